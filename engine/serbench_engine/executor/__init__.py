@@ -1,0 +1,1 @@
+"""Executors: where workers run, and how they are started, watched and ended."""

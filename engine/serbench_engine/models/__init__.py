@@ -1,0 +1,1 @@
+"""Models: the architectures, their configurations and the loading of their weights."""

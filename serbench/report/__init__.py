@@ -1,0 +1,1 @@
+"""Reports: how results are shown."""

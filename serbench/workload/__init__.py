@@ -1,0 +1,1 @@
+"""Workloads: which requests an experiment sends, and when."""
