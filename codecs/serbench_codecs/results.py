@@ -1,0 +1,240 @@
+"""The encodings of what a step sampled: ``none``, ``pickle``, ``cloudpickle``, ``msgspec`` and ``packed``.
+
+It does not know which requests the ids belong to: that follows from the plan that a result answers.
+"""
+
+import pickle
+import struct
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+import msgspec
+import numpy as np
+
+from serbench_codecs.decoding import BAD_BYTES, int32, malformed
+from serbench_codecs.errors import MalformedPayloadError
+from serbench_codecs.pickled import cloudpickle_dumps, pickle_dumps
+from serbench_codecs.plan import FAILED_ROW, Int32Array, Logprobs, StepResult
+from serbench_codecs.table import TableLimits
+
+
+class LogprobLists(msgspec.Struct, array_like=True, gc=False, frozen=True):
+    """:class:`serbench_codecs.plan.Logprobs` as Python lists."""
+
+    counts: list[int]
+    token_ids: list[int]
+    values: list[float]
+    ranks: list[int]
+
+
+class ResultLists(msgspec.Struct, array_like=True, gc=False, frozen=True):
+    """A result as Python lists, one id for each sampled row."""
+
+    token_ids: list[int]
+    logprobs: LogprobLists | None
+
+
+class ListsEncoder:
+    """Serializes lists by ``dumps``."""
+
+    def __init__(self, dumps: Callable[[Any], bytes]) -> None:
+        self._dumps = dumps
+
+    def adapt(self, result: StepResult) -> ResultLists:
+        """The columns as lists."""
+        logprobs = result.logprobs
+        if logprobs is None:
+            return ResultLists(result.token_ids.tolist(), None)
+        columns = (logprobs.counts, logprobs.token_ids, logprobs.values, logprobs.ranks)
+        return ResultLists(result.token_ids.tolist(), LogprobLists(*(column.tolist() for column in columns)))
+
+    def encode(self, objects: ResultLists) -> bytes:
+        """The lists, serialized."""
+        return self._dumps(objects)
+
+
+class ListsDecoder:
+    """Deserializes lists by ``loads``."""
+
+    def __init__(self, name: str, loads: Callable[[memoryview], Any], limits: TableLimits) -> None:
+        self._name = name
+        self._loads = loads
+        self._limits = limits
+
+    def decode(self, payload: memoryview) -> ResultLists:
+        """The lists.
+
+        Raises:
+            MalformedPayloadError: bytes that no encoder of this format made.
+        """
+        try:
+            result = self._loads(payload)
+        except Exception as error:  # unpickling can raise anything; msgspec only raises what is in BAD_BYTES
+            raise malformed(self._name, error) from error
+        if not isinstance(result, ResultLists):
+            raise MalformedPayloadError(f"{self._name}: a {type(result).__name__} where a ResultLists was due")
+        return result
+
+    def adapt(self, objects: ResultLists, step: int, epoch: int) -> StepResult:
+        """The lists as columns.
+
+        Raises:
+            MalformedPayloadError: columns that fit neither each other nor the limits.
+        """
+        try:
+            logprobs = None if objects.logprobs is None else _logprob_columns(objects.logprobs)
+            result = StepResult(step, epoch, int32(objects.token_ids), logprobs)
+        except BAD_BYTES as error:
+            raise malformed(self._name, error) from error
+        return _checked(self._name, result, self._limits)
+
+
+_PACKED: Final = struct.Struct("<I?")  # sampled rows, whether logprobs follow
+
+
+class PackedEncoder:
+    """Columns as raw bytes: sampled ids, then, where asked for, counts, ids, values and ranks of the logprobs."""
+
+    def adapt(self, result: StepResult) -> StepResult:
+        """The result itself."""
+        return result
+
+    def encode(self, objects: StepResult) -> bytes:
+        """Five bytes and four for each id; with logprobs, four more for each row and twelve for each entry."""
+        logprobs = objects.logprobs
+        head = _PACKED.pack(len(objects.token_ids), logprobs is not None)
+        if logprobs is None:
+            return head + objects.token_ids.tobytes()
+        columns = (objects.token_ids, logprobs.counts, logprobs.token_ids, logprobs.values, logprobs.ranks)
+        return head + b"".join([column.tobytes() for column in columns])
+
+
+class PackedDecoder:
+    """Reads the columns out of the bytes."""
+
+    def __init__(self, limits: TableLimits) -> None:
+        self._limits = limits
+
+    def decode(self, payload: memoryview) -> tuple[Int32Array, Logprobs | None]:
+        """The columns, copied.
+
+        Raises:
+            MalformedPayloadError: a length that does not fit.
+        """
+        try:
+            num_rows, has_logprobs = _PACKED.unpack_from(payload)
+            return _packed_columns(payload[_PACKED.size :], num_rows, has_logprobs)
+        except BAD_BYTES as error:
+            raise malformed("packed", error) from error
+
+    def adapt(self, objects: tuple[Int32Array, Logprobs | None], step: int, epoch: int) -> StepResult:
+        """The columns with their step.
+
+        Raises:
+            MalformedPayloadError: columns that fit neither each other nor the limits.
+        """
+        return _checked("packed", StepResult(step, epoch, *objects), self._limits)
+
+
+class ReferenceResultEncoder:
+    """Passes the result on."""
+
+    def adapt(self, result: StepResult) -> StepResult:
+        """The result itself."""
+        return result
+
+    def encode(self, objects: StepResult) -> StepResult:
+        """The result itself: it never leaves its process."""
+        return objects
+
+
+class ReferenceResultDecoder:
+    """Takes the result."""
+
+    def decode(self, payload: object) -> StepResult:
+        """The result itself.
+
+        Raises:
+            MalformedPayloadError: anything else, such as bytes.
+        """
+        if not isinstance(payload, StepResult):
+            raise MalformedPayloadError(f"none: {type(payload).__name__} where a StepResult of this process was due")
+        return payload
+
+    def adapt(self, objects: StepResult, step: int, epoch: int) -> StepResult:
+        """The result itself."""
+        return objects
+
+
+class ReferenceResults(msgspec.Struct, frozen=True):
+    """Results by reference; same process only."""
+
+    name: str = "none"
+
+    def ends(self, limits: TableLimits) -> tuple[ReferenceResultEncoder, ReferenceResultDecoder]:
+        """A new encoder and a new decoder."""
+        return ReferenceResultEncoder(), ReferenceResultDecoder()
+
+
+class ListResults(msgspec.Struct, frozen=True):
+    """Results as lists of Python numbers, by the library of this name."""
+
+    name: Literal["pickle", "cloudpickle", "msgspec"]
+
+    def ends(self, limits: TableLimits) -> tuple[ListsEncoder, ListsDecoder]:
+        """A new encoder and a new decoder."""
+        if self.name == "msgspec":
+            loads = msgspec.msgpack.Decoder(ResultLists).decode
+            return ListsEncoder(msgspec.msgpack.Encoder().encode), ListsDecoder(self.name, loads, limits)
+        dumps = pickle_dumps if self.name == "pickle" else cloudpickle_dumps()
+        return ListsEncoder(dumps), ListsDecoder(self.name, pickle.loads, limits)
+
+
+class PackedResults(msgspec.Struct, frozen=True):
+    """Results as raw columns."""
+
+    name: str = "packed"
+
+    def ends(self, limits: TableLimits) -> tuple[PackedEncoder, PackedDecoder]:
+        """A new encoder and a new decoder."""
+        return PackedEncoder(), PackedDecoder(limits)
+
+
+def _logprob_columns(lists: LogprobLists) -> Logprobs:
+    with np.errstate(over="ignore"):  # a corrupt float may be too large for float32: that makes it infinite
+        values = np.array(lists.values, dtype=np.float32)
+    return Logprobs(int32(lists.counts), int32(lists.token_ids), values, int32(lists.ranks))
+
+
+def _packed_columns(body: memoryview, num_rows: int, has_logprobs: bool) -> tuple[Int32Array, Logprobs | None]:
+    if not has_logprobs:
+        if len(body) != 4 * num_rows:
+            raise ValueError(f"{len(body)} bytes for {num_rows} ids")
+        return np.frombuffer(body, dtype=np.int32).copy(), None
+    num_entries, rest = divmod(len(body) - 8 * num_rows, 12)
+    if num_entries < 0 or rest:
+        raise ValueError(f"{len(body)} bytes for {num_rows} ids with logprobs")
+    columns = np.frombuffer(body, dtype=np.int32).copy()
+    ids, counts, entries = columns[:num_rows], columns[num_rows : 2 * num_rows], columns[2 * num_rows :]
+    token_ids, values, ranks = entries[:num_entries], entries[num_entries : 2 * num_entries], entries[2 * num_entries :]
+    return ids, Logprobs(counts, token_ids, values.view(np.float32), ranks)
+
+
+def _checked(name: str, result: StepResult, limits: TableLimits) -> StepResult:
+    """Refuse what a scheduler could stumble over."""
+    ids, logprobs = result.token_ids, result.logprobs
+    if len(ids) > limits.max_num_seqs:
+        raise MalformedPayloadError(f"{name}: {len(ids)} ids, where at most {limits.max_num_seqs} rows run")
+    if len(ids) and not FAILED_ROW <= int(ids.min()) <= int(ids.max()) < limits.vocab_size:
+        raise MalformedPayloadError(f"{name}: an id outside 0 … {limits.vocab_size - 1} that is not {FAILED_ROW}")
+    if logprobs is None:
+        return result
+    num_entries = len(logprobs.token_ids)
+    if len(logprobs.counts) != len(ids) or len(logprobs.values) != num_entries or len(logprobs.ranks) != num_entries:
+        raise MalformedPayloadError(f"{name}: columns of the logprobs differ in length")
+    counts = logprobs.counts
+    if len(counts) and (int(counts.min()) < 0 or int(counts.sum(dtype=np.int64)) != num_entries):
+        raise MalformedPayloadError(f"{name}: {num_entries} logprobs do not fit the rows' counts")
+    if num_entries and not 0 <= int(logprobs.token_ids.min()) <= int(logprobs.token_ids.max()) < limits.vocab_size:
+        raise MalformedPayloadError(f"{name}: a logprob of an id outside 0 … {limits.vocab_size - 1}")
+    return result

@@ -1,0 +1,237 @@
+"""The request table that the scheduler and every worker hold, and what a plan does to it.
+
+It does not know how plans travel, nor what the model makes of the columns. Apply never touches KV.
+"""
+
+import hashlib
+
+import msgspec
+import numpy as np
+
+from serbench_codecs.errors import PlanError
+from serbench_codecs.plan import NO_ROWS, SAMPLING_DTYPE, Admissions, Int32Array, StepPlan, Writes
+
+
+class TableLimits(msgspec.Struct, frozen=True):
+    """The shape of a table, the same on every side of a session.
+
+    ``max_num_seqs`` rows; ``max_model_len`` tokens a row; ``block_size`` tokens a block; ``num_blocks`` blocks of KV
+    cache in all (block ids are below it); ``vocab_size`` (token ids are below it).
+    """
+
+    max_num_seqs: int
+    max_model_len: int
+    block_size: int
+    num_blocks: int
+    vocab_size: int
+
+    @property
+    def max_blocks(self) -> int:
+        """Blocks that the longest request holds."""
+        return -(-self.max_model_len // self.block_size)
+
+
+class RequestTable:
+    """One row per running request, as numpy columns. Rows with serial 0 are empty.
+
+    ``serial`` int64[rows]; ``token_ids`` int32[rows, max_model_len]; ``num_tokens``, ``num_prompt_tokens``,
+    ``num_computed_tokens``, ``num_blocks`` int32[rows]; ``block_table`` int32[rows, max_blocks];
+    ``sampling`` SAMPLING_DTYPE[rows]; ``stop_ids`` and ``request_ids``: a list entry per row.
+    Columns are lazily backed by the system: rows never used cost no memory.
+    """
+
+    def __init__(self, limits: TableLimits) -> None:
+        rows = limits.max_num_seqs
+        self.limits = limits
+        self.serial = np.zeros(rows, dtype=np.int64)
+        self.token_ids = np.zeros((rows, limits.max_model_len), dtype=np.int32)
+        self.num_tokens = np.zeros(rows, dtype=np.int32)
+        self.num_prompt_tokens = np.zeros(rows, dtype=np.int32)
+        self.num_computed_tokens = np.zeros(rows, dtype=np.int32)
+        self.block_table = np.zeros((rows, limits.max_blocks), dtype=np.int32)
+        self.num_blocks = np.zeros(rows, dtype=np.int32)
+        self.sampling = np.zeros(rows, dtype=SAMPLING_DTYPE)
+        self.stop_ids: list[Int32Array] = [np.empty(0, dtype=np.int32)] * rows
+        self.request_ids: list[str] = [""] * rows
+        self._bounded_batch = (NO_ROWS, NO_ROWS)
+
+    # --- a worker's side ---------------------------------------------------------------------------------------------
+
+    def apply(self, plan: StepPlan) -> None:
+        """Make this table equal to the scheduler's. Nothing is changed if the plan is out of bounds.
+
+        Raises:
+            PlanError: the plan reaches outside the table, or runs an empty row.
+        """
+        self.check_bounds(plan)
+        if len(plan.freed):
+            self.serial[plan.freed] = 0
+        if len(plan.admitted):
+            self.admit(plan.admitted)
+        if len(plan.blocks):
+            self.write_blocks(plan.blocks)
+        if len(plan.tokens):
+            self.write_tokens(plan.tokens)
+
+    def advance(self, plan: StepPlan) -> None:
+        """Count the step's tokens as computed: both sides call it once the step is prepared."""
+        self.num_computed_tokens[plan.batch_rows] += plan.batch_counts
+
+    def append_sampled(self, rows: Int32Array, token_ids: Int32Array) -> None:
+        """Append one id to each row (int32[n] each, rows unique): a worker's own samples, or the scheduler's update."""
+        positions = self.num_tokens[rows]
+        self.token_ids[rows, positions] = token_ids
+        self.num_tokens[rows] = positions + 1
+
+    # --- the parts of apply, which the scheduler uses on its own table ------------------------------------------------
+
+    def admit(self, admitted: Admissions) -> None:
+        """Fill the rows of ``admitted``; what the rows held before is gone."""
+        rows = admitted.rows
+        self.serial[rows] = admitted.serials
+        self.num_prompt_tokens[rows] = admitted.num_prompt_tokens
+        self.num_computed_tokens[rows] = admitted.num_computed_tokens
+        self.sampling[rows] = admitted.sampling
+        for i, row in enumerate(rows.tolist()):
+            token_ids, block_ids = admitted.token_ids[i], admitted.block_ids[i]
+            self.token_ids[row, : len(token_ids)] = token_ids
+            self.num_tokens[row] = len(token_ids)
+            self.block_table[row, : len(block_ids)] = block_ids
+            self.num_blocks[row] = len(block_ids)
+            self.stop_ids[row] = admitted.stop_ids[i].copy()
+            self.request_ids[row] = admitted.request_ids[i]
+
+    def write_blocks(self, writes: Writes) -> None:
+        """Positional writes into ``block_table``; ``num_blocks`` grows to cover them."""
+        _write(self.block_table, writes)
+        ends = writes.starts + writes.counts
+        self.num_blocks[writes.rows] = np.maximum(self.num_blocks[writes.rows], ends)
+
+    def write_tokens(self, writes: Writes) -> None:
+        """Positional writes into ``token_ids``; ``num_tokens`` grows to cover them."""
+        _write(self.token_ids, writes)
+        ends = writes.starts + writes.counts
+        self.num_tokens[writes.rows] = np.maximum(self.num_tokens[writes.rows], ends)
+
+    # --- checks -------------------------------------------------------------------------------------------------------
+
+    def check_bounds(self, plan: StepPlan) -> None:
+        """Refuse a plan that reaches outside the table; cheap enough for every step.
+
+        A batch that is the same object as in the last plan was checked then.
+
+        Raises:
+            PlanError: with the column and the value.
+        """
+        limits = self.limits
+        if len(plan.freed):
+            _below("freed rows", plan.freed, limits.max_num_seqs)
+        if len(plan.admitted):
+            self._check_admissions(plan.admitted)
+        if len(plan.blocks):
+            self._check_writes("blocks", plan.blocks, limits.max_blocks)
+            _below("block ids", plan.blocks.values, limits.num_blocks)
+        if len(plan.tokens):
+            self._check_writes("tokens", plan.tokens, limits.max_model_len)
+            _below("token ids", plan.tokens.values, limits.vocab_size)
+        batch = (plan.batch_rows, plan.batch_counts)
+        if batch[0] is not self._bounded_batch[0] or batch[1] is not self._bounded_batch[1]:
+            _below("batch rows", plan.batch_rows, limits.max_num_seqs)
+            _below("batch counts", plan.batch_counts - 1, limits.max_model_len)
+            if len(plan.batch_rows) != len(plan.batch_counts):
+                raise PlanError("batch rows and counts differ in length")
+            self._bounded_batch = batch
+
+    def check(self, plan: StepPlan) -> None:
+        """Check an *applied*, not yet advanced plan against this table. For tests and debug runs.
+
+        Raises:
+            PlanError: a batch row that is empty, computes past its tokens or past its blocks.
+        """
+        rows = plan.batch_rows
+        ends = self.num_computed_tokens[rows] + plan.batch_counts
+        for what, bad in (
+            ("is empty", self.serial[rows] == 0),
+            ("computes past its tokens", ends > self.num_tokens[rows]),
+            ("computes past its blocks", ends > self.num_blocks[rows] * self.limits.block_size),
+        ):
+            if bad.any():
+                raise PlanError(f"step {plan.step}: batch row {rows[bad][0]} {what}")
+
+    def digest(self, rows: Int32Array, upto: Int32Array) -> bytes:
+        """16 bytes over all that two tables must agree on: the given rows, ids up to ``upto`` int32[len(rows)]."""
+        digest = hashlib.blake2b(digest_size=16)
+        for row, end in zip(rows.tolist(), upto.tolist(), strict=True):
+            blocks = int(self.num_blocks[row])
+            counts = (
+                row,
+                int(self.serial[row]),
+                int(self.num_prompt_tokens[row]),
+                int(self.num_computed_tokens[row]),
+                end,
+                blocks,
+            )
+            digest.update(repr((counts, self.request_ids[row])).encode())
+            digest.update(self.token_ids[row, :end].tobytes())
+            digest.update(self.block_table[row, :blocks].tobytes())
+            digest.update(self.sampling[row].tobytes())
+            digest.update(self.stop_ids[row].tobytes())
+        return digest.digest()
+
+    def _check_writes(self, name: str, writes: Writes, width: int) -> None:
+        n = len(writes.rows)
+        if len(writes.starts) != n or len(writes.counts) != n:
+            raise PlanError(f"{name}: rows, starts and counts differ in length")
+        _below(f"{name} rows", writes.rows, self.limits.max_num_seqs)
+        _below(f"{name} starts", writes.starts, width)
+        _below(f"{name} ends", writes.starts + writes.counts - 1, width)
+        if int(writes.counts.sum()) != len(writes.values) or int(writes.counts.min()) < 1:
+            raise PlanError(f"{name}: values do not fit the counts")
+
+    def _check_admissions(self, admitted: Admissions) -> None:
+        limits = self.limits
+        n = len(admitted)
+        for column in (
+            admitted.serials,
+            admitted.request_ids,
+            admitted.num_prompt_tokens,
+            admitted.num_computed_tokens,
+            admitted.token_ids,
+            admitted.block_ids,
+            admitted.sampling,
+            admitted.stop_ids,
+        ):
+            if len(column) != n:
+                raise PlanError("admitted: columns differ in length")
+        _below("admitted rows", admitted.rows, limits.max_num_seqs)
+        for name, ragged, width in (
+            ("token_ids", admitted.token_ids, limits.max_model_len),
+            ("block_ids", admitted.block_ids, limits.max_blocks),
+            ("stop_ids", admitted.stop_ids, len(admitted.stop_ids.values)),
+        ):
+            lengths = np.diff(ragged.offsets)
+            if (lengths < 0).any() or ragged.offsets[0] != 0 or ragged.offsets[-1] != len(ragged.values):
+                raise PlanError(f"admitted: {name} offsets do not cover their values")
+            if len(lengths) and int(lengths.max()) > width:
+                raise PlanError(f"admitted: {int(lengths.max())} {name} where {width} fit")
+        _below("admitted block ids", admitted.block_ids.values, limits.num_blocks)
+        _below("admitted token ids", admitted.token_ids.values, limits.vocab_size)
+        if int(admitted.serials.min()) < 1:
+            raise PlanError(f"admitted: serial {int(admitted.serials.min())} is below 1")
+
+
+def _below(what: str, values: Int32Array, limit: int) -> None:
+    """Refuse values outside [0, limit): negative ones look huge as unsigned."""
+    if len(values) and int(values.view(np.uint32).max()) >= limit:
+        bad = values[values.view(np.uint32) >= limit][0]
+        raise PlanError(f"{what}: {bad} is outside 0 … {limit - 1}")
+
+
+def _write(column: Int32Array, writes: Writes) -> None:
+    if len(writes.values) == len(writes.rows):  # one value a row: the steady step
+        column[writes.rows, writes.starts] = writes.values
+        return
+    rows = np.repeat(writes.rows, writes.counts)
+    first = np.repeat(np.cumsum(writes.counts) - writes.counts, writes.counts)
+    within = np.arange(len(writes.values), dtype=np.int32) - first
+    column[rows, np.repeat(writes.starts, writes.counts) + within] = writes.values
