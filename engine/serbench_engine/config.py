@@ -1,0 +1,138 @@
+"""The options of one session, checked once, and how much KV cache a model gets. It does not know the command line."""
+
+import math
+from typing import Literal
+
+import msgspec
+import psutil
+
+from serbench_codecs.codec import Codec
+from serbench_codecs.errors import UnknownCodecError
+from serbench_codecs.registry import RESULT_FORMATS, get_codec
+from serbench_codecs.table import TableLimits
+from serbench_engine.errors import ConfigError
+from serbench_engine.models.config import ResolvedModel, SimConfig
+from serbench_engine.models.memory import kv_block_bytes, weight_bytes
+
+SIM_KV_BYTES_PER_TOKEN = 8
+GIB = 1 << 30
+
+
+class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """One session: codec, transport and the engine's limits. ``max_model_len`` and ``num_blocks`` from ``plan_memory``.
+
+    ``result_format`` None: the codec's default. ``validate`` checks every plan on both sides (tests, debug runs);
+    ``rolling_digest`` lets every worker keep a digest of all that it ran.
+
+    Raises:
+        ConfigError: values that can't be.
+    """
+
+    codec: str = "delta"
+    result_format: str | None = None
+    transport: str = "shm"
+    max_num_seqs: int = 256
+    max_num_batched_tokens: int = 2048
+    max_model_len: int
+    block_size: int = 16
+    num_blocks: int
+    enable_prefix_caching: bool = False
+    seed: int = 0
+    validate: bool = False
+    rolling_digest: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "block_size", "num_blocks"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.max_model_len > self.num_blocks * self.block_size:
+            raise ConfigError(
+                f"max_model_len {self.max_model_len} is more than {self.num_blocks} blocks of {self.block_size} hold"
+            )
+        try:
+            get_codec(self.codec)
+        except UnknownCodecError as error:
+            raise ConfigError(str(error)) from error
+        if self.result_format is not None and self.result_format not in RESULT_FORMATS:
+            raise ConfigError(f"unknown result format {self.result_format!r}; there are: {', '.join(RESULT_FORMATS)}")
+
+    def limits(self, vocab_size: int) -> TableLimits:
+        """The shape of every table of the session."""
+        return TableLimits(self.max_num_seqs, self.max_model_len, self.block_size, self.num_blocks, vocab_size)
+
+    def results(self, codec: Codec) -> str:
+        """The result format in use."""
+        return self.result_format or codec.traits.result_format
+
+
+class WorkerLimits(msgspec.Struct, frozen=True):
+    """What fits: the longest request, the blocks of KV cache, and lines for the user about what was cut."""
+
+    max_model_len: int
+    num_blocks: int
+    notes: tuple[str, ...] = ()
+
+
+def plan_memory(
+    model: ResolvedModel,
+    *,
+    dtype: Literal["float32", "bfloat16", "float16"],
+    block_size: int,
+    num_blocks: int | None,
+    max_model_len: int | None,
+    max_num_seqs: int,
+    kv_share: float,
+) -> WorkerLimits:
+    """Size the KV cache: ``num_blocks`` if given, else what ``max_num_seqs`` full requests need.
+
+    Never more than ``kv_share`` of the memory that is free once the weights are loaded.
+
+    Raises:
+        ConfigError: a length beyond the model's, or weights or KV cache that can't fit, with both numbers.
+    """
+    longest = _model_len(model, max_model_len)
+    if num_blocks is not None and num_blocks < 1:
+        raise ConfigError(f"num_blocks is {num_blocks}; it must be at least 1")
+    if not 0 < kv_share <= 1:
+        raise ConfigError(f"the KV cache's share of free memory is {kv_share}; it must be above 0 and at most 1")
+    weights, block = _bytes(model, dtype, block_size)
+    free = psutil.virtual_memory().available
+    if weights > free:
+        raise ConfigError(f"{model.name} in {dtype} needs {weights / GIB:.1f} GiB, {free / GIB:.1f} GiB are free")
+    room = int((free - weights) * kv_share)
+    if num_blocks is None:
+        num_blocks = min(max_num_seqs * math.ceil(longest / block_size), room // block)
+    elif num_blocks * block > free - weights:
+        raise ConfigError(
+            f"{num_blocks} blocks of KV cache need {num_blocks * block / GIB:.1f} GiB; "
+            f"{(free - weights) / GIB:.1f} GiB are free beside the weights"
+        )
+    if num_blocks < 1:
+        raise ConfigError(f"no block of KV cache ({block} bytes) fits into {room} bytes")
+    if longest <= num_blocks * block_size:
+        return WorkerLimits(longest, num_blocks)
+    fits = num_blocks * block_size
+    if max_model_len is not None:
+        raise ConfigError(
+            f"max_model_len {max_model_len} does not fit: {num_blocks} blocks of {block_size} hold {fits} tokens"
+        )
+    return WorkerLimits(
+        fits, num_blocks, (f"requests are cut at {fits} tokens: that is what {num_blocks} blocks hold",)
+    )
+
+
+def _model_len(model: ResolvedModel, asked: int | None) -> int:
+    own = model.config.max_model_len
+    if asked is None:
+        return own
+    if asked < 2:
+        raise ConfigError(f"max_model_len is {asked}; it must hold a prompt and one token, at least 2")
+    if asked > own:
+        raise ConfigError(f"max_model_len {asked} is beyond {model.name}'s own limit of {own}")
+    return asked
+
+
+def _bytes(model: ResolvedModel, dtype: str, block_size: int) -> tuple[int, int]:
+    if isinstance(model.config, SimConfig):
+        return 0, SIM_KV_BYTES_PER_TOKEN * block_size
+    return weight_bytes(model.config, dtype), kv_block_bytes(model.config, dtype, block_size)

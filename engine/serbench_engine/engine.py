@@ -1,0 +1,279 @@
+"""One session of the engine, step by step: schedule, encode, send, collect, update.
+
+It does not know which codec, transport, executor or model it was given, nor who calls it (LLM, the harness).
+"""
+
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from time import CLOCK_MONOTONIC, CLOCK_PROCESS_CPUTIME_ID, clock_gettime, clock_gettime_ns
+
+import numpy as np
+
+from serbench_codecs.codec import PLAN, RESULT, Body, check_header, codec_id, pack_header, parse_header
+from serbench_codecs.errors import CodecError
+from serbench_codecs.plan import Int32Array, StepPlan, StepResult
+from serbench_codecs.registry import get_codec, get_result_format
+from serbench_engine.config import EngineOptions
+from serbench_engine.errors import EngineError, PayloadRefused, RequestError, WorkerError
+from serbench_engine.executor.base import Executor, Link, SessionSpec
+from serbench_engine.models.config import ResolvedModel
+from serbench_engine.phases import SCHEDULER_FIELDS, SessionReport, SpanLog
+from serbench_engine.request import SamplingParams
+from serbench_engine.scheduler import Scheduled, Scheduler, Update
+from serbench_engine.stopping import StopRules
+from serbench_engine.tracked import OutputWatch, TrackedRequest
+
+MAX_RECOVERIES_IN_A_ROW = 3
+
+
+class Engine:
+    """One session: codec ends, channels, table and prefix index are new; the executor's workers go on from session to session.
+
+    Use: ``add_request`` at any time, ``step`` while ``has_unfinished``, ``close`` at the end. Not thread-safe.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        options: EngineOptions,
+        model: ResolvedModel,
+        watch_for: Callable[[SamplingParams], OutputWatch | None] | None = None,
+    ) -> None:
+        self._options = options
+        self._model = model
+        self._watch_for = watch_for or _watch_for_ids
+        self._executor = executor
+        self._limits = options.limits(model.config.vocab_size)
+        self._codec = get_codec(options.codec)
+        self._codec_id = codec_id(self._codec.name)
+        results = get_result_format(options.results(self._codec))
+        self._result_id = codec_id(results.name)
+        self._encoder = self._codec.ends(self._limits)[0]
+        self._result_decoder = results.ends(self._limits)[1]
+        self._scheduler = Scheduler(
+            self._limits,
+            StopRules(options.max_num_seqs, model.config.eos_token_ids),
+            max_num_batched_tokens=options.max_num_batched_tokens,
+            prefix_caching=options.enable_prefix_caching,
+        )
+        self._requests: dict[str, TrackedRequest] = {}
+        self._added = 0
+        self._epoch = 0
+        self._step = 0
+        self._recoveries = 0
+        self._recoveries_in_a_row = 0
+        self._log = SpanLog(len(SCHEDULER_FIELDS))
+        self._batches = BatchesDigest()
+        self._cpu_begun_s = clock_gettime(CLOCK_PROCESS_CPUTIME_ID)
+        self._link: Link = executor.open(
+            SessionSpec(
+                session=0,
+                codec=options.codec,
+                result_format=results.name,
+                transport=options.transport,
+                limits=self._limits,
+                validate=options.validate,
+                rolling_digest=options.rolling_digest,
+            )
+        )
+
+    # --- requests ---------------------------------------------------------------------------------------------
+
+    @property
+    def has_unfinished(self) -> bool:
+        return self._scheduler.has_unfinished
+
+    def add_request(
+        self,
+        request_id: str,
+        prompt_token_ids: Sequence[int] | Int32Array,
+        params: SamplingParams,
+        arrival_ns: int | None = None,
+    ) -> None:
+        """Queue a request; ``arrival_ns`` on CLOCK_MONOTONIC, by default now.
+
+        Raises:
+            RequestError: it can't be served; nothing else is harmed.
+        """
+        prompt = self._checked_prompt(request_id, prompt_token_ids)
+        room = self._limits.max_model_len - len(prompt)
+        wanted = room if params.max_tokens is None else min(params.max_tokens, room)
+        eos = () if params.ignore_eos else self._model.config.eos_token_ids
+        request = TrackedRequest(
+            request_id,
+            prompt,
+            params,
+            seed=self._seed_for(self._added) if params.seed is None else params.seed,
+            stop_ids=np.array(sorted({*eos, *params.stop_token_ids}), dtype=np.int32),
+            length_limit=len(prompt) + wanted,
+            arrival_ns=clock_gettime_ns(CLOCK_MONOTONIC) if arrival_ns is None else arrival_ns,
+            watch=self._watch_for(params),
+        )
+        self._added += 1
+        self._requests[request_id] = request
+        self._scheduler.add(request)
+
+    def abort_request(self, request_id: str) -> bool:
+        """End a request in whatever state; False if there is none with this id (it may have ended)."""
+        request = self._requests.get(request_id)
+        if request is None:
+            return False
+        self._scheduler.abort(request)
+        return True
+
+    def _checked_prompt(self, request_id: str, prompt_token_ids: Sequence[int] | Int32Array) -> Int32Array:
+        limit, vocab = self._limits.max_model_len, self._limits.vocab_size
+        if request_id in self._requests:
+            raise RequestError(f"request id {request_id!r} is in use")
+        if not len(prompt_token_ids):
+            raise RequestError(f"request {request_id!r} has an empty prompt; it needs at least one token")
+        if len(prompt_token_ids) + 1 > limit:
+            raise RequestError(
+                f"request {request_id!r} has {len(prompt_token_ids)} prompt tokens; with one to generate "
+                f"they must fit into {limit} tokens (max_model_len)"
+            )
+        wide = np.asarray(prompt_token_ids, dtype=np.int64)
+        if wide.min() < 0 or wide.max() >= vocab:
+            bad = wide[(wide < 0) | (wide >= vocab)][0]
+            raise RequestError(f"request {request_id!r} has token id {bad}; the vocabulary is 0 … {vocab - 1}")
+        return wide.astype(np.int32)
+
+    def _seed_for(self, index: int) -> int:
+        """The seed of a request that has none: counter-based, so that a run is repeatable."""
+        digest = blake2b(f"{self._options.seed}:{index}".encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "little")
+
+    # --- one step ---------------------------------------------------------------------------------------------
+
+    def step(self) -> Update:
+        """Run one step on all workers; blocks until it is done. Nothing runs if nothing can.
+
+        Raises:
+            WorkerError: a worker died, raised or hangs (WorkerTimeout); the engine is of no more use, ``close`` works.
+        """
+        begun = clock_gettime_ns(CLOCK_MONOTONIC)
+        scheduled = self._scheduler.schedule(self._step, self._epoch)
+        if scheduled is None:
+            return self._told(Update(_NO_IDS, _NO_IDS, self._scheduler.take_ended()))
+        update = self._run(scheduled, begun)
+        self._step += 1
+        return self._told(update)
+
+    def _run(self, scheduled: Scheduled, begun: int) -> Update:
+        now = clock_gettime_ns
+        plan = scheduled.plan
+        scheduled_at = now(CLOCK_MONOTONIC)
+        objects = self._encoder.adapt(plan, self._scheduler.table)
+        adapted = now(CLOCK_MONOTONIC)
+        body = self._encoder.encode(objects)
+        encoded = now(CLOCK_MONOTONIC)
+        header = pack_header(PLAN, self._codec_id, plan.epoch, plan.step, body)
+        self._link.send(header, body)
+        sent = now(CLOCK_MONOTONIC)
+        self._scheduler.advance(plan)
+        try:
+            with self._link.receive() as payload:
+                received = now(CLOCK_MONOTONIC)
+                answer = parse_header(payload.header, _size(payload.body))
+                check_header(answer, RESULT, self._result_id, self._epoch, plan.step)
+                objects = self._result_decoder.decode(payload.body)  # type: ignore[arg-type]
+                decoded = now(CLOCK_MONOTONIC)
+                result: StepResult = self._result_decoder.adapt(objects, answer.step, answer.epoch)
+                result_bytes = len(payload.header) + answer.body_bytes if answer.body_bytes else 0
+            result_adapted = now(CLOCK_MONOTONIC)
+            update = self._scheduler.update(scheduled, result, result_adapted)
+        except (PayloadRefused, CodecError) as error:
+            return self._recover(error)
+        self._recoveries_in_a_row = 0
+        updated = now(CLOCK_MONOTONIC)
+        self._batches.add(plan)
+        stamps = (begun, scheduled_at, adapted, encoded, sent, received, decoded, result_adapted, updated)
+        plan_bytes = len(header) + _size(body) if _size(body) else 0
+        sizes = (plan_bytes, result_bytes, len(plan.batch_rows), int(plan.batch_counts.sum()))
+        self._log.add(plan.epoch, plan.step, *stamps, *sizes, self._scheduler.has_unfinished)
+        return update
+
+    def _told(self, update: Update) -> Update:
+        for finished in update.finished:
+            del self._requests[finished.request_id]
+        return update
+
+    def _recover(self, error: PayloadRefused | CodecError) -> Update:
+        """A payload was lost or garbled: raise the epoch and recompute everything that runs; outputs stay the same."""
+        rank = error.rank if isinstance(error, PayloadRefused) else 0
+        self._recoveries_in_a_row += 1
+        if self._executor.num_workers > 1:
+            raise WorkerError(rank, f"{error}; with {self._executor.num_workers} workers a session can't go on")
+        if self._recoveries_in_a_row > MAX_RECOVERIES_IN_A_ROW:
+            raise EngineError(f"{self._recoveries_in_a_row} payloads in a row could not be decoded; the last: {error}")
+        self._recoveries += 1
+        self._epoch += 1
+        self._encoder = self._codec.ends(self._limits)[0]
+        self._scheduler.recover()
+        return Update(_NO_IDS, _NO_IDS, self._scheduler.take_ended())
+
+    # --- the end ----------------------------------------------------------------------------------------------
+
+    def close(self) -> SessionReport:
+        """End the session; what it cost. The executor and its workers live on.
+
+        Raises:
+            WorkerError: a worker is gone or does not report.
+        """
+        cpu_s = clock_gettime(CLOCK_PROCESS_CPUTIME_ID) - self._cpu_begun_s
+        reports = self._link.close()
+        return SessionReport.of(
+            self._log.to_array(),
+            reports,
+            cpu_s=cpu_s,
+            shares_process=self._options.transport == "inproc",
+            batches_digest=self._batches.hexdigest(),
+            preemptions=self._scheduler.preemptions,
+            recoveries=self._recoveries,
+            cached_tokens=self._scheduler.cached_tokens,
+        )
+
+
+class BatchesDigest:
+    """A digest of the sequence of batches (rows and counts); an unchanged batch costs one short update."""
+
+    def __init__(self) -> None:
+        self._digest = blake2b(digest_size=16)
+        self._rows: Int32Array | None = None
+        self._counts: Int32Array | None = None
+        self._last = b""
+
+    def add(self, plan: StepPlan) -> None:
+        """Take in the batch of one step."""
+        if plan.batch_rows is not self._rows or plan.batch_counts is not self._counts:
+            self._rows, self._counts = plan.batch_rows, plan.batch_counts
+            both = self._rows.tobytes() + self._counts.tobytes()
+            self._last = blake2b(both, digest_size=16).digest()
+        self._digest.update(self._last)
+
+    def hexdigest(self) -> str:
+        return self._digest.hexdigest()
+
+
+class StopIdsWatch:
+    """The watch of a request that has stop ids of its own and no stop strings."""
+
+    def __init__(self, stop_token_ids: frozenset[int]) -> None:
+        self._stop_token_ids = stop_token_ids
+
+    def push(self, token_id: int) -> int | None:
+        """The id itself if the request ends with it."""
+        return token_id if token_id in self._stop_token_ids else None
+
+
+def _watch_for_ids(params: SamplingParams) -> OutputWatch | None:
+    if params.stop:
+        raise RequestError("stop strings need a tokenizer; this engine was made without one")
+    return StopIdsWatch(frozenset(params.stop_token_ids)) if params.stop_token_ids else None
+
+
+_NO_IDS = np.empty(0, dtype=np.int32)
+
+
+def _size(body: Body) -> int:
+    return len(body) if isinstance(body, bytes | bytearray | memoryview) else 0

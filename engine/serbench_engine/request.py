@@ -1,0 +1,119 @@
+"""What a user asks for and what comes back: sampling parameters, requests, outputs.
+
+It does not know how requests are scheduled or sampled. Names and shapes follow vLLM's offline API where they overlap.
+"""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from serbench_engine.errors import RequestError
+
+FinishReason: TypeAlias = Literal["stop", "length", "abort", "error"]
+
+
+class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
+    """How one request is sampled and when it ends; checked when made.
+
+    ``temperature`` 0 is greedy; ``top_k`` 0 (or -1), ``top_p`` 1 and ``min_p`` 0 are off. ``seed``: the same seed gives the
+    same tokens whatever else runs; None lets the engine draw one. ``stop`` strings end a request and are cut from its
+    text (unless ``include_stop_str_in_output``); ``stop_token_ids`` end it beside the model's end-of-text ids, which
+    ``ignore_eos`` switches off. ``max_tokens`` None: up to the model's length. ``logprobs``: of the sampled id and the n
+    likeliest.
+
+    Raises:
+        RequestError: a value outside its range, with the range.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: int | None = None
+    max_tokens: int | None = 16
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    include_stop_str_in_output: bool = False
+    logprobs: int | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.stop, str):
+            msgspec.structs.force_setattr(self, "stop", (self.stop,))
+        for name, ok, wanted in (
+            ("temperature", 0.0 <= self.temperature < float("inf"), "a finite number of at least 0"),
+            ("top_p", 0.0 < self.top_p <= 1.0, "above 0 and at most 1"),
+            ("top_k", self.top_k >= -1, "at least 1, or 0 or -1 to switch it off"),
+            ("min_p", 0.0 <= self.min_p <= 1.0, "between 0 and 1"),
+            ("repetition_penalty", 0.0 < self.repetition_penalty < float("inf"), "a finite number above 0"),
+            ("presence_penalty", -2.0 <= self.presence_penalty <= 2.0, "between -2 and 2"),
+            ("frequency_penalty", -2.0 <= self.frequency_penalty <= 2.0, "between -2 and 2"),
+            ("max_tokens", self.max_tokens is None or self.max_tokens >= 1, "at least 1"),
+            ("min_tokens", self.min_tokens >= 0, "at least 0"),
+            ("logprobs", self.logprobs is None or 0 <= self.logprobs <= 100, "between 0 and 100"),
+            ("seed", self.seed is None or 0 <= self.seed < 1 << 64, "between 0 and 2^64 - 1"),
+            ("stop", all(self.stop), "strings that are not empty"),
+        ):
+            if not ok:
+                raise RequestError(f"{name} is {getattr(self, name)!r}; it must be {wanted}")
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            raise RequestError(f"min_tokens {self.min_tokens} is above max_tokens {self.max_tokens}")
+
+
+class Logprob(msgspec.Struct, frozen=True):
+    """One id's log-probability (natural) and rank (1 is the likeliest)."""
+
+    logprob: float
+    rank: int
+    decoded_token: str | None = None
+
+
+class CompletionOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """What one request produced. ``stop_reason``: the stop string or id that ended it, None for end of text."""
+
+    index: int
+    text: str
+    token_ids: list[int]
+    finish_reason: FinishReason | None
+    stop_reason: str | int | None = None
+    cumulative_logprob: float | None = None
+    logprobs: list[dict[int, Logprob]] | None = None
+
+
+class RequestTimes(msgspec.Struct, frozen=True):
+    """CLOCK_MONOTONIC in ns: arrival, first and last token (0 where there was none)."""
+
+    arrival_ns: int
+    first_token_ns: int
+    last_token_ns: int
+
+
+class RequestOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished request, in the shape of vLLM's offline API."""
+
+    request_id: str
+    prompt: str | None
+    prompt_token_ids: list[int]
+    outputs: list[CompletionOutput]
+    finished: bool
+    times: RequestTimes
+
+
+class FinishedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What the engine knows of a request that ended. ``output_token_ids`` int32[n]."""
+
+    request_id: str
+    prompt_token_ids: npt.NDArray[np.int32]
+    output_token_ids: npt.NDArray[np.int32]
+    finish_reason: FinishReason
+    stop_reason: str | int | None
+    times: RequestTimes
+    num_preemptions: int
+    num_cached_tokens: int
+    logprobs: list[dict[int, Logprob]] | None = None

@@ -1,0 +1,86 @@
+"""From plan and table to the columns that every runner needs; vectorised, no torch, no model.
+
+It does not know what the columns are for: the torch runner makes tensors of them, the simulated one hashes through them.
+"""
+
+import msgspec
+import numpy as np
+
+from serbench_codecs.plan import Int32Array, Int64Array, StepPlan
+from serbench_codecs.table import RequestTable
+
+
+class StepInputs(msgspec.Struct, frozen=True, eq=False):
+    """One step's batch, b rows with t tokens in all, s of the rows sample.
+
+    ``rows`` int32[b], ``counts`` int32[b] tokens computed, ``starts`` int32[b] tokens computed before (so the first
+    position), ``seq_lens`` int32[b] = starts + counts; ``token_ids`` int32[t], ``positions`` int32[t], ``slots``
+    int64[t] = block · block_size + offset, where each token's KV goes; ``query_starts`` int32[b + 1] offsets of each row's
+    tokens; ``samples`` int32[s]: indices into the batch of the rows that sample (computed + scheduled = num_tokens);
+    ``sample_rows`` int32[s] = rows[samples]. ``decode_only``: every count is 1.
+    """
+
+    rows: Int32Array
+    counts: Int32Array
+    starts: Int32Array
+    seq_lens: Int32Array
+    token_ids: Int32Array
+    positions: Int32Array
+    slots: Int64Array
+    query_starts: Int32Array
+    samples: Int32Array
+    sample_rows: Int32Array
+    decode_only: bool
+
+
+class InputPreparer:
+    """Makes StepInputs; keeps what is the same from step to step while the batch is the same object."""
+
+    def __init__(self) -> None:
+        self._rows: Int32Array | None = None
+        self._counts: Int32Array | None = None
+        self._decode_only = False
+        self._query_starts = np.zeros(1, dtype=np.int32)
+        self._all = np.zeros(0, dtype=np.int32)
+
+    def prepare(self, plan: StepPlan, table: RequestTable) -> StepInputs:
+        """``table`` with the plan applied and not yet advanced."""
+        rows, counts = plan.batch_rows, plan.batch_counts
+        if rows is not self._rows or counts is not self._counts:
+            self._see(rows, counts)
+        starts = table.num_computed_tokens[rows]
+        seq_lens = starts + counts
+        if self._decode_only:
+            token_rows, positions = rows, starts
+        else:
+            token_rows = np.repeat(rows, counts)
+            shift = np.repeat(starts - self._query_starts[:-1], counts)
+            positions = np.arange(len(token_rows), dtype=np.int32) + shift
+        size = table.limits.block_size
+        blocks, offsets = np.divmod(positions, np.int32(size))
+        slots = table.block_table[token_rows, blocks].astype(np.int64)
+        slots *= size
+        slots += offsets
+        due = seq_lens == table.num_tokens[rows]
+        all_due = bool(due.all())
+        samples = self._all if all_due else np.flatnonzero(due).astype(np.int32)
+        return StepInputs(
+            rows=rows,
+            counts=counts,
+            starts=starts,
+            seq_lens=seq_lens,
+            token_ids=table.token_ids[token_rows, positions],
+            positions=positions,
+            slots=slots,
+            query_starts=self._query_starts,
+            samples=samples,
+            sample_rows=rows if all_due else rows[samples],
+            decode_only=self._decode_only,
+        )
+
+    def _see(self, rows: Int32Array, counts: Int32Array) -> None:
+        self._rows, self._counts = rows, counts
+        self._decode_only = bool((counts == 1).all())
+        self._query_starts = np.zeros(len(rows) + 1, dtype=np.int32)
+        np.cumsum(counts, out=self._query_starts[1:])
+        self._all = np.arange(len(rows), dtype=np.int32)

@@ -1,0 +1,347 @@
+"""Decides what runs in each step: continuous batching over the table, with no split between prefill and decode.
+
+It does not know codecs, transports or the model; it reads no clock. A steady decode step is vectorised: Python loops run
+over events only (admissions, endings, preemptions, blocks that fill up).
+"""
+
+from collections import deque
+
+import msgspec
+import numpy as np
+
+from serbench_codecs.errors import MalformedPayloadError
+from serbench_codecs.plan import (
+    NO_ADMISSIONS,
+    NO_ROWS,
+    NO_WRITES,
+    Admissions,
+    Int32Array,
+    Int64Array,
+    Ragged,
+    StepPlan,
+    StepResult,
+    Writes,
+)
+from serbench_codecs.table import RequestTable, TableLimits
+from serbench_engine.blocks import BlockPool
+from serbench_engine.request import FinishedRequest, FinishReason
+from serbench_engine.stopping import Endings, StopRules, keep_logprobs
+from serbench_engine.tracked import TrackedRequest
+
+
+class Scheduled(msgspec.Struct, frozen=True, eq=False):
+    """A plan in flight and who is to be sampled by it: ``sample_rows`` int32[s], ``serials`` int64[s], in batch order."""
+
+    plan: StepPlan
+    sample_rows: Int32Array
+    serials: Int64Array
+
+
+class Update(msgspec.Struct, frozen=True, eq=False):
+    """What a result changed: the ids that were appended (int32[s] each), and the requests that ended since the last one."""
+
+    rows: Int32Array
+    token_ids: Int32Array
+    finished: list[FinishedRequest]
+
+
+class Fresh(msgspec.Struct, frozen=True, eq=False):
+    """Ids learnt from the last result that no plan has carried yet; int32[s] each, ``serials`` int64[s]."""
+
+    rows: Int32Array
+    serials: Int64Array
+    starts: Int32Array
+    token_ids: Int32Array
+
+
+_NOTHING_FRESH = Fresh(NO_ROWS, np.empty(0, dtype=np.int64), NO_ROWS, NO_ROWS)
+
+
+class Scheduler:
+    """First come, first served, within a token budget a step; preempts the youngest by recompute when blocks run out.
+
+    ``table`` is the scheduler's; it is ahead of every worker's by the plan that ``schedule`` returns.
+    """
+
+    def __init__(
+        self, limits: TableLimits, rules: StopRules, *, max_num_batched_tokens: int, prefix_caching: bool
+    ) -> None:
+        self.table = RequestTable(limits)
+        self.preemptions = 0
+        self.cached_tokens = 0
+        self._limits = limits
+        self._rules = rules
+        self._budget = max_num_batched_tokens
+        self._prefix_caching = prefix_caching
+        self._pool = BlockPool(limits.num_blocks)
+        self._waiting: deque[TrackedRequest] = deque()
+        self._in_row: list[TrackedRequest | None] = [None] * limits.max_num_seqs
+        self._free_rows = list(range(limits.max_num_seqs))[::-1]
+        self._running: Int32Array = NO_ROWS
+        self._ones = np.ones(limits.max_num_seqs, dtype=np.int32)
+        self._steady_counts = self._ones[:0]
+        self._freed: list[int] = []
+        self._fresh = _NOTHING_FRESH
+        self._published = np.zeros(limits.max_num_seqs, dtype=np.int32)
+        self._ended: list[FinishedRequest] = []
+        self._serial = 0
+
+    @property
+    def has_unfinished(self) -> bool:
+        """Whether a request waits or runs, or an ended one has not been told yet."""
+        return bool(self._waiting or len(self._running) or self._ended)
+
+    @property
+    def num_running(self) -> int:
+        return len(self._running)
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self._waiting)
+
+    def add(self, request: TrackedRequest) -> None:
+        """Put a request, already checked against the limits, at the end of the queue."""
+        self._waiting.append(request)
+
+    def abort(self, request: TrackedRequest) -> None:
+        """End a request in whatever state; nothing happens to one that has ended."""
+        if request.serial:
+            row = self._in_row.index(request)
+            self._end_row(row, "abort", None)
+            self._running = self._running[self._running != row]
+        elif request in self._waiting:
+            self._waiting.remove(request)
+            self._ended.append(request.finished("abort", None))
+
+    def take_ended(self) -> list[FinishedRequest]:
+        """Requests that ended and have not been told yet."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    # --- schedule ---------------------------------------------------------------------------------------------
+
+    def schedule(self, step: int, epoch: int) -> Scheduled | None:
+        """The next step, or None when nothing can run. The table is changed as the plan says, and not yet advanced."""
+        table = self.table
+        before = self.preemptions
+        counts, needed = self._fit_blocks(self._count_tokens())
+        blocks = self._grow(needed)
+        tokens = self._known_tokens()
+        admitted = NO_ADMISSIONS
+        if self._waiting and self._free_rows and self.preemptions == before:
+            admitted, more = self._admit(self._budget - int(counts.sum()))
+            if len(more):
+                self._running = np.concatenate([self._running, admitted.rows])
+                counts = np.concatenate([counts, more])
+        rows = self._running
+        if not len(rows):
+            return None
+        if not counts.all():
+            rows, counts = rows[counts > 0], counts[counts > 0]
+        freed = np.array(self._freed, dtype=np.int32) if self._freed else NO_ROWS
+        self._freed.clear()
+        plan = StepPlan(step, epoch, freed, admitted, blocks, tokens, rows, counts)
+        due = table.num_computed_tokens[rows] + counts == table.num_tokens[rows]
+        sample_rows = rows if due.all() else rows[due]
+        return Scheduled(plan, sample_rows, table.serial[sample_rows])
+
+    def advance(self, plan: StepPlan) -> None:
+        """Count the step's tokens as computed, once the plan is on its way."""
+        self.table.advance(plan)
+
+    def _count_tokens(self) -> Int32Array:
+        """How many tokens each running row gets within the budget, in order; the same object while all decode."""
+        rows, table = self._running, self.table
+        pending = table.num_tokens[rows] - table.num_computed_tokens[rows]
+        if len(rows) <= self._budget and (pending == 1).all():
+            if len(self._steady_counts) != len(rows):
+                self._steady_counts = self._ones[: len(rows)]
+            return self._steady_counts
+        before = np.cumsum(pending) - pending
+        counts: Int32Array = np.clip(self._budget - before, 0, pending).astype(np.int32)
+        return counts
+
+    def _fit_blocks(self, counts: Int32Array) -> tuple[Int32Array, Int32Array]:
+        """Blocks that each running row needs now, int32[running]; preempts the youngest until they are there."""
+        needed = self._blocks_needed(counts)
+        while int(needed.sum()) > self._pool.num_free:
+            self._preempt_last()
+            counts, needed = counts[:-1], needed[:-1]
+        return counts, needed
+
+    def _blocks_needed(self, counts: Int32Array) -> Int32Array:
+        rows, table, size = self._running, self.table, self._limits.block_size
+        ends = table.num_computed_tokens[rows] + counts
+        held = table.num_blocks[rows]
+        if not (ends > held * size).any():
+            return self._ones[:0]
+        needed: Int32Array = np.maximum(-(-ends // size) - held, 0)
+        return needed
+
+    def _grow(self, needed: Int32Array) -> Writes:
+        """Allocate the needed blocks and enter them into the table."""
+        total = int(needed.sum())
+        if not total:
+            return NO_WRITES
+        which = np.flatnonzero(needed)
+        rows = self._running[which]
+        writes = Writes(rows, self.table.num_blocks[rows], needed[which], self._pool.allocate(total))
+        self.table.write_blocks(writes)
+        return writes
+
+    def _known_tokens(self) -> Writes:
+        fresh, self._fresh = self._fresh, _NOTHING_FRESH
+        if self._freed:
+            alive = self.table.serial[fresh.rows] == fresh.serials
+            if not alive.all():
+                fresh = Fresh(fresh.rows[alive], fresh.serials[alive], fresh.starts[alive], fresh.token_ids[alive])
+        if not len(fresh.rows):
+            return NO_WRITES
+        return Writes(fresh.rows, fresh.starts, self._ones[: len(fresh.rows)], fresh.token_ids)
+
+    # --- admission and preemption -----------------------------------------------------------------------------
+
+    def _admit(self, budget: int) -> tuple[Admissions, Int32Array]:
+        """Admit from the head of the queue while rows, blocks and budget last; how many tokens each computes."""
+        taken: list[tuple[int, TrackedRequest, Int32Array, int]] = []
+        counts: list[int] = []
+        while self._waiting and self._free_rows and budget > 0:
+            request = self._waiting[0]
+            found = self._find_prefix(request)
+            computed = len(found) * self._limits.block_size
+            count = min(len(request.token_ids) - computed, budget)
+            new = -(-(computed + count) // self._limits.block_size) - len(found)
+            if new > self._pool.num_free - self._pool.count_idle(found):
+                break
+            self._waiting.popleft()
+            self._pool.hold(found)
+            blocks = np.concatenate([np.array(found, dtype=np.int32), self._pool.allocate(new)])
+            taken.append((self._enter_row(request, len(found)), request, blocks, computed))
+            counts.append(count)
+            budget -= count
+        if not taken:
+            return NO_ADMISSIONS, NO_ROWS
+        admitted = _admissions(taken)
+        self.table.admit(admitted)
+        return admitted, np.array(counts, dtype=np.int32)
+
+    def _find_prefix(self, request: TrackedRequest) -> list[int]:
+        if not self._prefix_caching:
+            return []
+        size = self._limits.block_size
+        full = (
+            len(request.token_ids) - 1
+        ) // size  # at least one token is computed, so that there is a logit to sample
+        return self._pool.find(request.block_hashes(request.token_ids, size, full))
+
+    def _enter_row(self, request: TrackedRequest, num_found: int) -> int:
+        row = self._free_rows.pop()
+        self._serial += 1
+        request.serial = self._serial
+        if not request.num_preemptions:
+            request.num_cached_tokens = num_found * self._limits.block_size
+        self.cached_tokens += num_found * self._limits.block_size
+        self._in_row[row] = request
+        self._published[row] = num_found
+        self._rules.enter(row, request)
+        return row
+
+    def _preempt_last(self) -> None:
+        row = int(self._running[-1])
+        request = self._leave_row(row)
+        request.num_preemptions += 1
+        self.preemptions += 1
+        self._waiting.appendleft(request)
+        self._running = self._running[:-1]
+
+    def _leave_row(self, row: int) -> TrackedRequest:
+        """Free a row and its blocks; the request takes its ids along. The caller removes it from ``_running``."""
+        table = self.table
+        request = self._in_row[row]
+        assert request is not None
+        request.token_ids = table.token_ids[row, : table.num_tokens[row]].copy()
+        request.serial = 0
+        self._rules.leave(row, request)
+        self._pool.release(table.block_table[row, : table.num_blocks[row]])
+        table.serial[row] = 0
+        self._in_row[row] = None
+        self._free_rows.append(row)
+        self._freed.append(row)
+        return request
+
+    def _end_row(self, row: int, reason: FinishReason, stop_reason: str | int | None) -> None:
+        self._ended.append(self._leave_row(row).finished(reason, stop_reason))
+
+    def recover(self) -> None:
+        """Preempt all running requests and forget every prefix: the workers start from nothing, in a new epoch.
+
+        A plan in flight is dropped with its result; the ids it would have given are sampled again, the same.
+        """
+        while len(self._running):
+            self._preempt_last()
+        self._freed.clear()
+        self._fresh = _NOTHING_FRESH
+        self._pool.forget_all()
+
+    # --- update -----------------------------------------------------------------------------------------------
+
+    def update(self, scheduled: Scheduled, result: StepResult, now_ns: int) -> Update:
+        """Take in a result (an advanced plan's): append ids, publish full blocks, end what is to end.
+
+        Raises:
+            MalformedPayloadError: another number of ids than rows that were to be sampled.
+        """
+        rows, ids = scheduled.sample_rows, result.token_ids
+        if len(ids) != len(rows):
+            raise MalformedPayloadError(f"{len(ids)} ids for {len(rows)} sampled rows")
+        table = self.table
+        alive = table.serial[rows] == scheduled.serials
+        logprobs = result.logprobs
+        if not alive.all():  # ended while the plan was in flight
+            rows, ids = rows[alive], ids[alive]
+            logprobs = None if logprobs is None else keep_logprobs(logprobs, alive)
+        starts = table.num_tokens[rows]
+        table.append_sampled(rows, ids)
+        self._fresh = Fresh(rows, table.serial[rows], starts, ids)
+        if self._prefix_caching:
+            self._publish(scheduled.plan.batch_rows)
+        if logprobs is not None:
+            self._rules.record_logprobs(rows, logprobs)
+        endings = self._rules.judge(table, rows, ids, starts, now_ns)
+        if endings:
+            self._end(endings)
+        return Update(rows, ids, self.take_ended())
+
+    def _end(self, endings: Endings) -> None:
+        for row, reason, stop_reason in endings:
+            self._end_row(row, reason, stop_reason)
+        self._running = self._running[self.table.serial[self._running] != 0]
+
+    def _publish(self, rows: Int32Array) -> None:
+        """Blocks that this step's KV has filled become findable."""
+        table, size = self.table, self._limits.block_size
+        full = table.num_computed_tokens[rows] // size
+        for row in rows[full > self._published[rows]].tolist():
+            request = self._in_row[row]
+            if request is None:
+                continue
+            count = int(table.num_computed_tokens[row]) // size
+            hashes = request.block_hashes(table.token_ids[row], size, count)
+            for i in range(int(self._published[row]), count):
+                self._pool.publish(int(table.block_table[row, i]), hashes[i])
+            self._published[row] = count
+
+
+def _admissions(taken: list[tuple[int, TrackedRequest, Int32Array, int]]) -> Admissions:
+    requests = [request for _, request, _, _ in taken]
+    return Admissions(
+        rows=np.array([row for row, _, _, _ in taken], dtype=np.int32),
+        serials=np.array([request.serial for request in requests], dtype=np.int64),
+        request_ids=[request.request_id for request in requests],
+        num_prompt_tokens=np.array([request.num_prompt_tokens for request in requests], dtype=np.int32),
+        num_computed_tokens=np.array([computed for _, _, _, computed in taken], dtype=np.int32),
+        token_ids=Ragged.of([request.token_ids for request in requests]),
+        block_ids=Ragged.of([blocks for _, _, blocks, _ in taken]),
+        sampling=np.concatenate([request.sampling for request in requests]),
+        stop_ids=Ragged.of([request.stop_ids for request in requests]),
+    )

@@ -1,0 +1,126 @@
+"""Which rows end with the ids just sampled, and why; vectorised, with a loop over the rows that want more only.
+
+It does not know how rows are freed (the scheduler's business) nor how stop strings are found (an OutputWatch's).
+"""
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from serbench_codecs.plan import FAILED_ROW, Int32Array, Logprobs
+from serbench_codecs.table import RequestTable
+from serbench_engine.request import FinishReason, Logprob
+from serbench_engine.tracked import TrackedRequest
+
+Endings: TypeAlias = list[tuple[int, FinishReason, str | int | None]]
+"""(row, reason, stop string or id)"""
+
+
+class StopRules:
+    """Per row: length limit, whether end-of-text ids end it, its watch and the times of its tokens."""
+
+    def __init__(self, num_rows: int, eos_token_ids: tuple[int, ...]) -> None:
+        self._eos_token_ids = eos_token_ids
+        self._length_limit = np.zeros(num_rows, dtype=np.int32)
+        self._min_length = np.zeros(num_rows, dtype=np.int32)
+        self._heeds_eos = np.zeros(num_rows, dtype=np.bool_)
+        self._num_heeding = 0
+        self._first_ns = np.zeros(num_rows, dtype=np.int64)
+        self._watched: dict[int, TrackedRequest] = {}
+        self._logging: dict[int, TrackedRequest] = {}
+        self._is_watched = np.zeros(num_rows, dtype=np.bool_)
+        self._now_ns = 0
+
+    def enter(self, row: int, request: TrackedRequest) -> None:
+        """A request was admitted to ``row``."""
+        self._length_limit[row] = request.length_limit
+        self._min_length[row] = request.num_prompt_tokens + request.params.min_tokens
+        self._heeds_eos[row] = not request.params.ignore_eos
+        self._num_heeding += not request.params.ignore_eos
+        self._first_ns[row] = request.first_token_ns
+        self._is_watched[row] = request.watch is not None
+        if request.watch is not None:
+            self._watched[row] = request
+        if request.logprobs is not None:
+            self._logging[row] = request
+
+    def leave(self, row: int, request: TrackedRequest) -> None:
+        """It ended or was preempted."""
+        request.first_token_ns = int(self._first_ns[row])
+        request.last_token_ns = self._now_ns if request.first_token_ns else 0
+        self._num_heeding -= bool(self._heeds_eos[row])
+        self._is_watched[row] = False
+        self._watched.pop(row, None)
+        self._logging.pop(row, None)
+
+    def judge(
+        self, table: RequestTable, rows: Int32Array, token_ids: Int32Array, starts: Int32Array, now_ns: int
+    ) -> Endings:
+        """The rows that end with ``token_ids`` int32[s], just appended at ``starts`` int32[s]."""
+        self._now_ns = now_ns
+        first = starts == table.num_prompt_tokens[rows]
+        if first.any():
+            self._first_ns[rows[first]] = now_ns
+        endings: Endings = []
+        failed = token_ids == FAILED_ROW
+        if failed.any():
+            table.num_tokens[rows[failed]] -= 1
+            endings += [(row, "error", None) for row in rows[failed].tolist()]
+        over = starts + 1 >= self._length_limit[rows]
+        stopped = self._stopped(rows, token_ids, starts)
+        if stopped is not None:
+            endings += [(row, "stop", None) for row in rows[stopped].tolist()]
+        if self._watched:
+            endings += self._ask_watches(rows, token_ids, starts, {row for row, _, _ in endings})
+        if over.any():
+            ended = {row for row, _, _ in endings}
+            endings += [(row, "length", None) for row in rows[over].tolist() if row not in ended]
+        return endings
+
+    def _stopped(self, rows: Int32Array, token_ids: Int32Array, starts: Int32Array) -> npt.NDArray[np.bool_] | None:
+        if not self._num_heeding or not self._eos_token_ids:
+            return None
+        hit = token_ids == self._eos_token_ids[0]
+        for eos in self._eos_token_ids[1:]:
+            hit |= token_ids == eos
+        if not hit.any():
+            return None
+        hit &= self._heeds_eos[rows] & (starts >= self._min_length[rows])
+        return hit
+
+    def _ask_watches(self, rows: Int32Array, token_ids: Int32Array, starts: Int32Array, ended: set[int]) -> Endings:
+        endings: Endings = []
+        for i in np.flatnonzero(self._is_watched[rows]).tolist():
+            row = int(rows[i])
+            watch = self._watched[row].watch
+            if row in ended or watch is None:
+                continue
+            stop_reason = watch.push(int(token_ids[i]))
+            if stop_reason is not None and starts[i] >= self._min_length[row]:
+                endings.append((row, "stop", stop_reason))
+        return endings
+
+    def record_logprobs(self, rows: Int32Array, logprobs: Logprobs) -> None:
+        """Give each row that asked its entries: the sampled id first, then the likeliest."""
+        ends = np.cumsum(logprobs.counts)
+        for i in np.flatnonzero(logprobs.counts).tolist():
+            request = self._logging.get(int(rows[i]))
+            if request is None or request.logprobs is None:
+                continue
+            span = slice(int(ends[i] - logprobs.counts[i]), int(ends[i]))
+            entries = zip(
+                logprobs.token_ids[span].tolist(),
+                logprobs.values[span].tolist(),
+                logprobs.ranks[span].tolist(),
+                strict=True,
+            )
+            request.logprobs.append({token: Logprob(value, rank) for token, value, rank in entries})
+
+
+def keep_logprobs(logprobs: Logprobs, kept: npt.NDArray[np.bool_]) -> Logprobs:
+    """The entries of the kept rows (bool[s])."""
+    entries = np.repeat(kept, logprobs.counts)
+    return Logprobs(
+        logprobs.counts[kept], logprobs.token_ids[entries], logprobs.values[entries], logprobs.ranks[entries]
+    )

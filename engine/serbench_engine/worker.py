@@ -1,0 +1,155 @@
+"""One rank's half of a session: receive a payload, bring the table up to date, run the model, answer.
+
+It does not know which codec, transport or model it was given, nor in which process it lives.
+"""
+
+import resource
+import zlib
+from collections.abc import Callable
+from time import CLOCK_MONOTONIC, CLOCK_PROCESS_CPUTIME_ID, clock_gettime, clock_gettime_ns
+
+from serbench_codecs.codec import END, PLAN, RESULT, Header, check_header, codec_id, pack_header, parse_header
+from serbench_codecs.errors import CodecError, PlanError
+from serbench_codecs.plan import Int32Array, StepPlan
+from serbench_codecs.registry import get_codec, get_result_format
+from serbench_codecs.table import RequestTable
+from serbench_engine.errors import PayloadRefused
+from serbench_engine.executor.base import SessionSpec, WorkerReport
+from serbench_engine.phases import WORKER_FIELDS, SpanLog
+from serbench_engine.runner.base import Batch, ModelRunner
+from serbench_engine.transport.base import Payload, Receiver, Sender
+
+
+class Worker:
+    """Runs steps one after another. A payload that can't be used is reported through ``refuse`` and not run.
+
+    A payload of a higher epoch starts everything anew: table, decoder, the runner's memory of rows.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        runner: ModelRunner,
+        spec: SessionSpec,
+        receiver: Receiver,
+        sender: Sender | None,
+        refuse: Callable[[PayloadRefused], None],
+    ) -> None:
+        self._rank = rank
+        self._runner = runner
+        self._spec = spec
+        self._receiver = receiver
+        self._sender = sender
+        self._refuse = refuse
+        self._codec = get_codec(spec.codec)
+        self._codec_id = codec_id(self._codec.name)
+        results = get_result_format(spec.result_format)
+        self._result_id = codec_id(results.name)
+        self._result_encoder = results.ends(spec.limits)[0]
+        self._log = SpanLog(len(WORKER_FIELDS))
+        self._cpu_begun_s = clock_gettime(CLOCK_PROCESS_CPUTIME_ID)
+        self._rolling = 0
+        self._begin_epoch(epoch=0, step=0)
+
+    def _begin_epoch(self, epoch: int, step: int) -> None:
+        self._epoch = epoch
+        self._due = step
+        self._broken = False
+        self._table = RequestTable(self._spec.limits)
+        self._decoder = self._codec.ends(self._spec.limits)[1]
+        self._seen_batch: tuple[Int32Array, Int32Array] | None = None
+        self._runner.open(self._spec.limits)
+
+    def step(self, timeout_s: float) -> bool:
+        """Wait for one payload and run it. False when it was the session's end.
+
+        Raises:
+            TransportTimeout: nothing came. Whatever the model raises ends the worker.
+        """
+        with self._receiver.receive(timeout_s) as payload:
+            received = clock_gettime_ns(CLOCK_MONOTONIC)
+            step = self._due
+            try:
+                header = parse_header(payload.header, _body_bytes(payload))
+                if header.kind == END:
+                    return False
+                step = header.step
+                self._expect(header)
+                objects = self._decoder.decode(payload.body)  # type: ignore[arg-type]
+                decoded = clock_gettime_ns(CLOCK_MONOTONIC)
+                plan = self._decoder.adapt(objects)
+                adapted = clock_gettime_ns(CLOCK_MONOTONIC)
+                self._apply(plan)
+                applied = clock_gettime_ns(CLOCK_MONOTONIC)
+                batch = self._prepare(plan)
+                prepared = clock_gettime_ns(CLOCK_MONOTONIC)
+            except CodecError as error:
+                self._broken = True
+                self._refuse(PayloadRefused(self._rank, self._epoch, step, f"{type(error).__name__}: {error}"))
+                return True
+        output = self._runner.forward(batch)
+        forwarded = clock_gettime_ns(CLOCK_MONOTONIC)
+        result = self._runner.sample(output, batch)
+        sampled = clock_gettime_ns(CLOCK_MONOTONIC)
+        result_adapted = replied = sampled
+        if self._sender is not None:
+            objects = self._result_encoder.adapt(result)
+            result_adapted = clock_gettime_ns(CLOCK_MONOTONIC)
+            body = self._result_encoder.encode(objects)
+            self._sender.send(pack_header(RESULT, self._result_id, self._epoch, plan.step, body), body, timeout_s)
+            replied = clock_gettime_ns(CLOCK_MONOTONIC)
+        if not self._codec.traits.sampled_ids_travel:
+            self._table.append_sampled(batch.sample_rows, result.token_ids)
+        self._due = plan.step + 1
+        stamps = (received, decoded, adapted, applied, prepared, forwarded, sampled, result_adapted, replied)
+        self._log.add(self._epoch, plan.step, *stamps, self._runner.device_ns)
+        return True
+
+    def report(self) -> WorkerReport:
+        """Timings and digests of the session so far."""
+        return WorkerReport(
+            rank=self._rank,
+            spans=self._log.to_bytes(),
+            cpu_s=clock_gettime(CLOCK_PROCESS_CPUTIME_ID) - self._cpu_begun_s,
+            peak_rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            rolling_digest=f"{self._rolling:08x}" if self._spec.rolling_digest else "",
+        )
+
+    def _expect(self, header: Header) -> None:
+        if header.kind == PLAN and header.epoch > self._epoch:
+            self._begin_epoch(header.epoch, header.step)
+        check_header(header, PLAN, self._codec_id, self._epoch, self._due)
+        if self._broken:
+            raise PlanError("an earlier payload of this epoch was refused")
+
+    def _apply(self, plan: StepPlan) -> None:
+        if self._spec.validate:
+            plan.validate()
+        self._table.apply(plan)
+        batch = (plan.batch_rows, plan.batch_counts)
+        seen = self._seen_batch
+        if self._spec.validate or seen is None or batch[0] is not seen[0] or batch[1] is not seen[1]:
+            self._table.check(plan)
+            self._seen_batch = batch
+
+    def _prepare(self, plan: StepPlan) -> Batch:
+        try:
+            batch = self._runner.prepare(plan, self._table)
+        except IndexError as error:  # only where a corrupt plan passed the checks of its columns
+            raise PlanError(f"step {plan.step} reaches outside the table: {error}") from error
+        if self._spec.rolling_digest:
+            self._roll(plan)
+        self._table.advance(plan)
+        return batch
+
+    def _roll(self, plan: StepPlan) -> None:
+        rows = plan.batch_rows
+        for column in (rows, plan.batch_counts, self._table.num_computed_tokens[rows], self._table.num_blocks[rows]):
+            self._rolling = zlib.crc32(column.tobytes(), self._rolling)
+        last = self._table.num_computed_tokens[rows]
+        self._rolling = zlib.crc32(self._table.token_ids[rows, last].tobytes(), self._rolling)
+
+
+def _body_bytes(payload: Payload) -> int:
+    body = payload.body
+    return len(body) if isinstance(body, bytes | bytearray | memoryview) else 0
