@@ -30,7 +30,7 @@ class BlockPool:
         return len(self._free)
 
     def allocate(self, count: int) -> Int32Array:
-        """Take ``count`` blocks, int32[count], of at least as many free ones; what they held can't be found any more."""
+        """Take ``count`` of the free blocks, int32[count]; what they held can't be found any more."""
         blocks = [self._free.popitem(last=False)[0] for _ in range(count)]
         if self._hash_of:
             for block in blocks:

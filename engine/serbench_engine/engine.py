@@ -27,7 +27,7 @@ MAX_RECOVERIES_IN_A_ROW = 3
 
 
 class Engine:
-    """One session: codec ends, channels, table and prefix index are new; the executor's workers go on from session to session.
+    """One session: codec ends, channels, table and prefix index are new; the executor's workers outlive it.
 
     Use: ``add_request`` at any time, ``step`` while ``has_unfinished``, ``close`` at the end. Not thread-safe.
     """

@@ -17,11 +17,11 @@ FinishReason: TypeAlias = Literal["stop", "length", "abort", "error"]
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     """How one request is sampled and when it ends; checked when made.
 
-    ``temperature`` 0 is greedy; ``top_k`` 0 (or -1), ``top_p`` 1 and ``min_p`` 0 are off. ``seed``: the same seed gives the
-    same tokens whatever else runs; None lets the engine draw one. ``stop`` strings end a request and are cut from its
-    text (unless ``include_stop_str_in_output``); ``stop_token_ids`` end it beside the model's end-of-text ids, which
-    ``ignore_eos`` switches off. ``max_tokens`` None: up to the model's length. ``logprobs``: of the sampled id and the n
-    likeliest.
+    ``temperature`` 0 is greedy; ``top_k`` 0 (or -1), ``top_p`` 1 and ``min_p`` 0 are off. ``seed``: the same seed
+    gives the same tokens whatever else runs; None lets the engine draw one. ``stop`` strings end a request and are
+    cut from its text (unless ``include_stop_str_in_output``); ``stop_token_ids`` end it beside the model's
+    end-of-text ids, which ``ignore_eos`` switches off. ``max_tokens`` None: up to the model's length. ``logprobs``:
+    of the sampled id and the n likeliest.
 
     Raises:
         RequestError: a value outside its range, with the range.

@@ -1,7 +1,7 @@
 """Decides what runs in each step: continuous batching over the table, with no split between prefill and decode.
 
-It does not know codecs, transports or the model; it reads no clock. A steady decode step is vectorised: Python loops run
-over events only (admissions, endings, preemptions, blocks that fill up).
+It does not know codecs, transports or the model; it reads no clock. A steady decode step is vectorised: Python loops
+run over events only (admissions, endings, preemptions, blocks that fill up).
 """
 
 from collections import deque
@@ -30,7 +30,7 @@ from serbench_engine.tracked import TrackedRequest
 
 
 class Scheduled(msgspec.Struct, frozen=True, eq=False):
-    """A plan in flight and who is to be sampled by it: ``sample_rows`` int32[s], ``serials`` int64[s], in batch order."""
+    """A plan in flight and whom it samples: ``sample_rows`` int32[s], ``serials`` int64[s], in batch order."""
 
     plan: StepPlan
     sample_rows: Int32Array
@@ -38,7 +38,7 @@ class Scheduled(msgspec.Struct, frozen=True, eq=False):
 
 
 class Update(msgspec.Struct, frozen=True, eq=False):
-    """What a result changed: the ids that were appended (int32[s] each), and the requests that ended since the last one."""
+    """What a result changed: the ids appended (int32[s] each), and the requests that ended since the last one."""
 
     rows: Int32Array
     token_ids: Int32Array

@@ -134,7 +134,7 @@ class Worker:
 
     def _prepare(self, plan: StepPlan) -> Batch:
         try:
-            batch = self._runner.prepare(plan, self._table)
+            batch: Batch = self._runner.prepare(plan, self._table)
         except IndexError as error:  # only where a corrupt plan passed the checks of its columns
             raise PlanError(f"step {plan.step} reaches outside the table: {error}") from error
         if self._spec.rolling_digest:

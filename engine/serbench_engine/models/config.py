@@ -79,9 +79,9 @@ class WeightsSource(msgspec.Struct, frozen=True):
 class ResolvedModel(msgspec.Struct, frozen=True):
     """A name turned into facts: what to build, from which weights, with which tokenizer.
 
-    ``tokenizer`` is a folder with ``tokenizer.json`` (or vocab and merges), None where none is at hand. ``notes`` are lines
-    for the user (dummy weights, bytes as tokens, …). ``fingerprint`` tells weights apart: runs with different ones are
-    never compared.
+    ``tokenizer`` is a folder with ``tokenizer.json`` (or vocab and merges), None where none is at hand. ``notes`` are
+    lines for the user (dummy weights, bytes as tokens, …). ``fingerprint`` tells weights apart: runs with different
+    ones are never compared.
     """
 
     name: str

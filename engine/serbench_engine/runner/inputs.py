@@ -1,6 +1,7 @@
 """From plan and table to the columns that every runner needs; vectorised, no torch, no model.
 
-It does not know what the columns are for: the torch runner makes tensors of them, the simulated one hashes through them.
+It does not know what the columns are for: the torch runner makes tensors of them, the simulated one hashes through
+them.
 """
 
 import msgspec
@@ -15,9 +16,9 @@ class StepInputs(msgspec.Struct, frozen=True, eq=False):
 
     ``rows`` int32[b], ``counts`` int32[b] tokens computed, ``starts`` int32[b] tokens computed before (so the first
     position), ``seq_lens`` int32[b] = starts + counts; ``token_ids`` int32[t], ``positions`` int32[t], ``slots``
-    int64[t] = block · block_size + offset, where each token's KV goes; ``query_starts`` int32[b + 1] offsets of each row's
-    tokens; ``samples`` int32[s]: indices into the batch of the rows that sample (computed + scheduled = num_tokens);
-    ``sample_rows`` int32[s] = rows[samples]. ``decode_only``: every count is 1.
+    int64[t] = block · block_size + offset, where each token's KV goes; ``query_starts`` int32[b + 1] offsets of each
+    row's tokens; ``samples`` int32[s]: indices into the batch of the rows that sample (computed + scheduled =
+    num_tokens); ``sample_rows`` int32[s] = rows[samples]. ``decode_only``: every count is 1.
     """
 
     rows: Int32Array

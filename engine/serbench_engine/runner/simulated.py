@@ -1,14 +1,15 @@
 """The simulated model: no weights, but honest about state and time. It imports no torch.
 
-It does not know the codec: whatever ids, blocks and counts reach the table, its outputs follow from them, so a wrong one
-anywhere changes what is sampled.
+It does not know the codec: whatever ids, blocks and counts reach the table, its outputs follow from them, so a wrong
+one anywhere changes what is sampled.
 
 State: one uint64 per KV slot, a hash chain along each sequence, read and written through the block table:
-``kv[slot(p)] = A · kv[slot(p − 1)] + mix(token[p], p)`` modulo 2⁶⁴. That recurrence is affine, so a whole prompt chunk is
-one cumulative sum: with A odd, ``Σ A^(j−i) f_i = A^j · Σ A^(−i) f_i``. The sampled id is a hash of the request's seed, its
-output index, the last slot and one pseudo-random earlier slot.
+``kv[slot(p)] = A · kv[slot(p − 1)] + mix(token[p], p)`` modulo 2⁶⁴. That recurrence is affine, so a whole prompt
+chunk is one cumulative sum: with A odd, ``Σ A^(j−i) f_i = A^j · Σ A^(−i) f_i``. The sampled id is a hash of the
+request's seed, its output index, the last slot and one pseudo-random earlier slot.
 
-Time: a device timeline. Launching returns at once; the result is there at max(now, device free) + step + tokens · token.
+Time: a device timeline. Launching returns at once; the result is there at max(now, device free) + step + tokens ·
+token.
 """
 
 import time
