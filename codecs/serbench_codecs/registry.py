@@ -11,9 +11,12 @@ from typing import Any, Final, NoReturn, cast
 
 import msgspec
 
+from serbench_codecs.cached import CachedCodec
 from serbench_codecs.codec import Codec, ResultFormat, Traits
+from serbench_codecs.columnar import ColumnarCodec
 from serbench_codecs.delta import DeltaCodec
 from serbench_codecs.errors import UnknownCodecError
+from serbench_codecs.msgspec_full import MsgspecCodec
 from serbench_codecs.pickled import PickleCodec
 from serbench_codecs.reference import ReferenceCodec
 from serbench_codecs.results import ListResults, PackedResults, ReferenceResults
@@ -51,11 +54,18 @@ CODECS: Final[Mapping[str, CodecFamily]] = {
         lambda options: PickleCodec("cloudpickle", **options),
         {"ids": ("list", "packed")},
     ),
+    "msgspec": CodecFamily(
+        "the whole state of every scheduled request, structs in MessagePack",
+        lambda options: MsgspecCodec(**options),
+        {"ids": ("packed", "list")},
+    ),
     "delta": CodecFamily(
         "a request whole once, then its changes, as structs",
         lambda options: DeltaCodec(**options),
         {"format": ("msgspec", "pickle")},
     ),
+    "cached": CodecFamily("the changes without the sampled ids, which the worker keeps", lambda _: CachedCodec()),
+    "columnar": CodecFamily("packed columns of what the worker can't tell itself", lambda _: ColumnarCodec()),
 }
 
 RESULT_FORMATS: Final[Mapping[str, ResultFormat]] = {
@@ -168,7 +178,10 @@ def _imported(module_name: str, attribute: str) -> Codec:
 def _as_codec(found: Any, spec: str) -> Codec:
     """``found`` if it is a codec, else what it makes."""
     is_factory = isinstance(found, type) or (callable(found) and not _is_codec(found))
-    made = found() if is_factory else found
+    try:
+        made = found() if is_factory else found
+    except Exception as error:  # whatever was named is called: it may raise anything
+        raise UnknownCodecError(f"{spec} does not make a codec when called: {error!r}") from error
     if not _is_codec(made):
         raise UnknownCodecError(f"{spec} is a {type(made).__name__}; a codec has name, traits and ends(limits)")
     return cast(Codec, made)
