@@ -33,14 +33,12 @@ _SEED_SALT = np.uint64(0xD1B54A32D192ED03)
 
 
 class SimulatedBatch(msgspec.Struct, frozen=True, eq=False):
-    """A step's inputs, and what the hash reads through the block table: the slot before each row's first token."""
+    """A step's inputs, and the table through which the hash reads slots (its blocks and ids stay as they are)."""
 
     step: int
     epoch: int
     inputs: StepInputs
-    previous_slots: npt.NDArray[np.int64]
-    earlier_slots: npt.NDArray[np.int64]
-    seeds: UInt64Array
+    table: RequestTable
 
     @property
     def sample_rows(self) -> Int32Array:
@@ -64,35 +62,26 @@ class SimulatedRunner:
         self._inputs = InputPreparer()
 
     def prepare(self, plan: StepPlan, table: RequestTable) -> SimulatedBatch:
-        """Inputs, and the slots that the hash will read."""
-        inputs = self._inputs.prepare(plan, table)
-        outputs = table.num_tokens[inputs.sample_rows] - table.num_prompt_tokens[inputs.sample_rows]
-        seeds = mix(table.sampling["seed"][inputs.sample_rows] + _SEED_SALT * outputs.astype(np.uint64))
-        lengths = inputs.seq_lens[inputs.samples]
-        earlier = (seeds % lengths.astype(np.uint64)).astype(np.int32)
-        return SimulatedBatch(
-            step=plan.step,
-            epoch=plan.epoch,
-            inputs=inputs,
-            previous_slots=_slots(table, inputs.rows, np.maximum(inputs.starts - 1, 0)),
-            earlier_slots=_slots(table, inputs.sample_rows, earlier),
-            seeds=seeds,
-        )
+        """The columns that a real model would get."""
+        return SimulatedBatch(plan.step, plan.epoch, self._inputs.prepare(plan, table), table)
 
     def forward(self, batch: SimulatedBatch) -> int:
-        """Launch: when the device will be done (CLOCK_MONOTONIC, ns). The hashing overlaps the device's time."""
-        now = time.monotonic_ns()
-        start = max(now, self._device_free_ns)
+        """Launch: when the device starts (CLOCK_MONOTONIC, ns). The hashing overlaps the device's time."""
+        start = max(time.monotonic_ns(), self._device_free_ns)
         busy_us = self._config.step_us + self._config.token_us * len(batch.inputs.token_ids)
         self._device_free_ns = start + int(busy_us * 1e3)
-        self._write_state(batch.inputs, batch.previous_slots)
+        inputs = batch.inputs
+        self._write_state(inputs, _slots(batch.table, inputs.rows, np.maximum(inputs.starts - 1, 0)))
         return start
 
     def sample(self, output: int, batch: SimulatedBatch) -> StepResult:
         """Hash the sampled ids, then wait for the device."""
-        inputs = batch.inputs
+        inputs, table, rows = batch.inputs, batch.table, batch.inputs.sample_rows
+        num_outputs = (table.num_tokens[rows] - table.num_prompt_tokens[rows]).astype(np.uint64)
+        seeds = mix(table.sampling["seed"][rows] + _SEED_SALT * num_outputs)
+        earlier = (seeds % inputs.seq_lens[inputs.samples].astype(np.uint64)).astype(np.int32)
         last = self._kv[inputs.slots[inputs.query_starts[1:][inputs.samples] - 1]]
-        value = mix(batch.seeds ^ mix(last) ^ (mix(self._kv[batch.earlier_slots]) >> np.uint64(1)))
+        value = mix(seeds ^ mix(last) ^ (mix(self._kv[_slots(table, rows, earlier)]) >> np.uint64(1)))
         ids = (value % np.uint64(self._config.vocab_size)).astype(np.int32)
         _wait_until(self._device_free_ns)
         self.device_ns = max(time.monotonic_ns(), self._device_free_ns) - output

@@ -1,0 +1,89 @@
+"""Block pool: conservation, reference counts, least recently used first, what can be found."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serbench_engine.blocks import BlockPool, chain_hash
+
+
+def test_free_blocks_are_reused_least_recently_used_first() -> None:
+    pool = BlockPool(4)
+    first = pool.allocate(4)
+    pool.release(first[2:3])
+    pool.release(first[0:1])
+    assert pool.allocate(2).tolist() == [first[2], first[0]]
+
+
+def test_the_end_of_a_sequence_is_reused_before_its_start() -> None:
+    pool = BlockPool(3)
+    blocks = pool.allocate(3)
+    pool.release(blocks)
+    assert pool.allocate(3).tolist() == blocks[::-1].tolist()
+
+
+def test_a_freed_block_is_findable_until_it_is_handed_out_again() -> None:
+    pool = BlockPool(2)
+    block = int(pool.allocate(1)[0])
+    pool.publish(block, b"content")
+    pool.release(np.array([block], dtype=np.int32))
+    assert pool.find([b"content"]) == [block]
+    pool.allocate(2)
+    assert pool.find([b"content"]) == []
+
+
+def test_held_blocks_are_shared_and_freed_by_the_last_holder() -> None:
+    pool = BlockPool(2)
+    taken = pool.allocate(1)
+    pool.publish(int(taken[0]), b"c")
+    found = pool.find([b"c"])
+    assert pool.count_idle(found) == 0
+    pool.hold(found)
+    pool.release(taken)
+    assert pool.num_free == 1
+    pool.release(taken)
+    assert pool.num_free == 2
+    assert pool.count_idle(found) == 1
+
+
+def test_a_prefix_ends_at_the_first_block_that_is_not_there() -> None:
+    pool = BlockPool(4)
+    blocks = pool.allocate(3).tolist()
+    for block, content in zip(blocks, (b"0", b"1", b"3"), strict=True):
+        pool.publish(block, content)
+    assert pool.find([b"0", b"1", b"2", b"3"]) == blocks[:2]
+
+
+def test_the_first_block_with_a_content_stays_the_one() -> None:
+    pool = BlockPool(2)
+    one, two = pool.allocate(2).tolist()
+    pool.publish(one, b"same")
+    pool.publish(two, b"same")
+    assert pool.find([b"same"]) == [one]
+
+
+def test_a_chain_hash_depends_on_all_before_it() -> None:
+    ids = np.arange(16, dtype=np.int32)
+    assert chain_hash(chain_hash(b"", ids), ids) != chain_hash(b"", ids)
+    assert len(chain_hash(b"", ids)) == 16
+
+
+@given(st.lists(st.tuples(st.sampled_from(["take", "drop", "share"]), st.integers(0, 7)), max_size=60))
+def test_no_block_is_lost_or_given_twice(moves: list[tuple[str, int]]) -> None:
+    pool = BlockPool(8)
+    held: list[np.ndarray] = []
+    for move, number in moves:
+        if move == "take" and number <= pool.num_free:
+            blocks = pool.allocate(number)
+            if number:
+                pool.publish(int(blocks[0]), bytes([blocks[0]]))
+                held.append(blocks)
+        elif move == "drop" and held:
+            pool.release(held.pop(number % len(held)))
+        elif move == "share":
+            found = pool.find([bytes([number])])
+            if found:
+                pool.hold(found)
+                held.append(np.array(found, dtype=np.int32))
+        distinct = set(np.concatenate(held).tolist()) if held else set()
+        assert pool.num_free == 8 - len(distinct)

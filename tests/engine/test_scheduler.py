@@ -1,0 +1,274 @@
+"""The scheduler alone, against a model that samples at random: order, budget, blocks, preemption, abort, endings."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serbench_codecs.plan import FAILED_ROW, StepPlan, StepResult
+from serbench_codecs.table import RequestTable, TableLimits
+from serbench_engine.request import FinishedRequest, SamplingParams
+from serbench_engine.scheduler import Scheduler
+from serbench_engine.stopping import StopRules
+from serbench_engine.tracked import TrackedRequest
+from tests.engine.serving import greedy
+
+EOS = 99
+
+
+@dataclass
+class Bench:
+    """A scheduler, a worker's table beside it, and a sampler."""
+
+    num_rows: int = 4
+    max_len: int = 64
+    num_blocks: int = 32
+    budget: int = 16
+    prefix_caching: bool = False
+
+    def __post_init__(self) -> None:
+        limits = TableLimits(self.num_rows, self.max_len, 4, self.num_blocks, 100)
+        rules = StopRules(self.num_rows, (EOS,))
+        self.scheduler = Scheduler(
+            limits, rules, max_num_batched_tokens=self.budget, prefix_caching=self.prefix_caching
+        )
+        self.worker = RequestTable(limits)
+        self.finished: dict[str, FinishedRequest] = {}
+        self.plans: list[StepPlan] = []
+        self.next_ids: dict[str, list[int]] = {}
+        self.requests: dict[str, TrackedRequest] = {}
+
+    def add(self, name: str, prompt_len: int, params: SamplingParams | None = None) -> TrackedRequest:
+        params = params or greedy(8)
+        prompt = np.arange(prompt_len, dtype=np.int32) % 50 + 1
+        limit = min(self.max_len, prompt_len + (params.max_tokens or self.max_len))
+        no_ids = np.empty(0, dtype=np.int32)
+        request = TrackedRequest(
+            name, prompt, params, seed=1, stop_ids=no_ids, length_limit=limit, arrival_ns=1, watch=None
+        )
+        self.scheduler.add(request)
+        self.requests[name] = request
+        return request
+
+    def step(self) -> StepPlan | None:
+        """One step with every check on: the plan is valid, the worker's table equals the scheduler's."""
+        scheduler = self.scheduler
+        scheduled = scheduler.schedule(len(self.plans), 0)
+        if scheduled is None:
+            self._take(scheduler.take_ended())
+            return None
+        plan = scheduled.plan
+        plan.validate()
+        assert int(plan.batch_counts.sum()) <= self.budget
+        self.worker.apply(plan)
+        self.worker.check(plan)
+        known = scheduler.table.num_tokens[plan.batch_rows]
+        assert self.worker.digest(plan.batch_rows, known) == scheduler.table.digest(plan.batch_rows, known)
+        self.worker.advance(plan)
+        scheduler.advance(plan)
+        self._check_blocks()
+        names = [scheduler.table.request_ids[row] for row in scheduled.sample_rows]
+        ids = [self.next_ids.get(name, [7]).pop(0) if self.next_ids.get(name) else 7 for name in names]
+        result = StepResult(plan.step, 0, np.array(ids, dtype=np.int32))
+        self._take(scheduler.update(scheduled, result, len(self.plans) + 100).finished)
+        self.plans.append(plan)
+        return plan
+
+    def run(self) -> None:
+        while self.scheduler.has_unfinished:
+            self.step()
+            assert len(self.plans) < 5000
+
+    def _take(self, finished: list[FinishedRequest]) -> None:
+        for one in finished:
+            assert one.request_id not in self.finished, "told twice"
+            self.finished[one.request_id] = one
+
+    def _check_blocks(self) -> None:
+        table = self.scheduler.table
+        live = np.flatnonzero(table.serial)
+        held = [table.block_table[row, : table.num_blocks[row]].tolist() for row in live]
+        flat = [block for blocks in held for block in blocks]
+        if not self.prefix_caching:
+            assert len(flat) == len(set(flat)), "a block belongs to two rows"
+        assert len(set(flat)) + self.scheduler._pool.num_free == self.num_blocks
+
+
+def test_prompts_are_computed_in_chunks_within_the_budget_first_come_first_served() -> None:
+    bench = Bench(budget=16)
+    bench.add("a", 20)
+    bench.add("b", 5)
+    first, second, third = bench.step(), bench.step(), bench.step()
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert first.batch_counts.tolist() == [16]
+    assert second.batch_counts.tolist() == [4, 5]
+    assert third.batch_counts.tolist() == [1, 1]
+
+
+def test_a_steady_batch_is_the_same_object_from_step_to_step() -> None:
+    bench = Bench(budget=64)
+    bench.add("a", 5)
+    bench.add("b", 5)
+    plans = [bench.step() for _ in range(5)]
+    assert plans[2] is not None
+    assert plans[4] is not None
+    assert plans[2].batch_rows is plans[4].batch_rows
+    assert plans[2].batch_counts is plans[4].batch_counts
+
+
+def test_the_youngest_is_preempted_and_comes_back_with_its_tokens() -> None:
+    bench = Bench(num_blocks=8, budget=64)
+    bench.next_ids = {"a": list(range(10, 40)), "b": list(range(50, 80))}
+    bench.add("a", 14, greedy(16))
+    bench.add("b", 14, greedy(16))
+    bench.run()
+    assert bench.scheduler.preemptions >= 1
+    assert bench.finished["a"].num_preemptions == 0
+    assert bench.finished["b"].num_preemptions >= 1
+    assert bench.finished["a"].output_token_ids.tolist() == list(range(10, 26))
+    assert bench.finished["b"].output_token_ids.tolist() == list(range(50, 66))
+    back = next(plan for plan in bench.plans if plan.step > 0 and len(plan.admitted))
+    assert len(back.admitted.token_ids[0]) > 14
+    assert back.admitted.num_prompt_tokens.tolist() == [14]
+
+
+def test_a_row_is_reused_in_the_step_that_frees_it() -> None:
+    bench = Bench(num_rows=1)
+    bench.add("a", 4, greedy(1))
+    bench.add("b", 4, greedy(1))
+    bench.step()
+    plan = bench.step()
+    assert plan is not None
+    assert plan.freed.tolist() == [0]
+    assert plan.admitted.rows.tolist() == [0]
+
+
+def test_end_of_text_ends_with_stop_unless_ignored_or_too_early() -> None:
+    bench = Bench(budget=64)
+    ids = [5, EOS, 6, EOS, 7, 7, 7, 7]
+    bench.next_ids = {name: list(ids) for name in "abc"}
+    bench.add("a", 4, SamplingParams(temperature=0, max_tokens=8))
+    bench.add("b", 4, SamplingParams(temperature=0, max_tokens=8, ignore_eos=True))
+    bench.add("c", 4, SamplingParams(temperature=0, max_tokens=8, min_tokens=2))
+    bench.run()
+    assert (bench.finished["a"].output_token_ids.tolist(), bench.finished["a"].finish_reason) == ([5, EOS], "stop")
+    assert (bench.finished["b"].output_token_ids.tolist(), bench.finished["b"].finish_reason) == (ids, "length")
+    assert bench.finished["c"].output_token_ids.tolist() == [5, EOS, 6, EOS]
+
+
+def test_a_row_that_could_not_be_sampled_ends_with_error_and_harms_nobody() -> None:
+    bench = Bench(budget=64)
+    bench.next_ids = {"a": [5, FAILED_ROW]}
+    bench.add("a", 4)
+    bench.add("b", 4)
+    bench.run()
+    assert bench.finished["a"].finish_reason == "error"
+    assert bench.finished["a"].output_token_ids.tolist() == [5]
+    assert bench.finished["b"].output_token_ids.tolist() == [7] * 8
+
+
+def test_abort_works_in_every_state_and_twice() -> None:
+    bench = Bench(num_rows=2, num_blocks=8, budget=8)
+    waiting, decoding = bench.add("waiting", 30), None
+    bench.scheduler.abort(waiting)
+    bench.scheduler.abort(waiting)
+    prefilling = bench.add("prefilling", 20)
+    bench.step()
+    bench.scheduler.abort(prefilling)
+    decoding = bench.add("decoding", 4)
+    bench.step()
+    bench.step()
+    bench.scheduler.abort(decoding)
+    done = bench.add("done", 4, greedy(1))
+    bench.run()
+    bench.scheduler.abort(done)  # an abort that meets a finish
+    assert not bench.scheduler.has_unfinished
+    reasons = {name: one.finish_reason for name, one in bench.finished.items()}
+    assert reasons == {"waiting": "abort", "prefilling": "abort", "decoding": "abort", "done": "length"}
+    assert len(bench.finished["decoding"].output_token_ids) == 2
+
+
+def test_a_preempted_request_can_be_aborted() -> None:
+    bench = Bench(num_blocks=8, budget=64)
+    bench.add("a", 14, greedy(16))
+    victim = bench.add("b", 14, greedy(16))
+    while not bench.scheduler.preemptions:
+        bench.step()
+    bench.scheduler.abort(victim)
+    bench.run()
+    assert bench.finished["b"].finish_reason == "abort"
+    assert len(bench.finished["b"].output_token_ids) > 0
+
+
+def test_a_full_prompt_hit_still_computes_one_token() -> None:
+    bench = Bench(prefix_caching=True, budget=64)
+    bench.add("a", 16, greedy(2))
+    bench.run()
+    bench.add("b", 16, greedy(2))
+    plan = bench.step()
+    assert plan is not None
+    assert plan.admitted.num_computed_tokens.tolist() == [12]
+    assert plan.batch_counts.tolist() == [4]
+    bench.run()
+    assert bench.scheduler.cached_tokens == 12
+
+
+def test_a_block_is_findable_only_once_its_kv_is_written() -> None:
+    bench = Bench(prefix_caching=True, budget=8)
+    bench.add("a", 16)
+    bench.add("b", 16)
+    bench.step()  # a computes 8 of 16
+    second = bench.step()  # a computes the rest: nothing left for b
+    third = bench.step()
+    assert second is not None
+    assert third is not None
+    assert second.batch_counts.tolist() == [8]
+    assert third.admitted.num_computed_tokens.tolist() == [12]
+
+
+def test_times_are_those_of_the_first_and_last_token() -> None:
+    bench = Bench(budget=64)
+    bench.add("a", 4, greedy(3))
+    bench.run()
+    times = bench.finished["a"].times
+    assert (times.arrival_ns, times.first_token_ns, times.last_token_ns) == (1, 100, 102)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(1, 20)), min_size=1, max_size=10),
+    st.integers(1, 4),
+    st.integers(16, 40),
+    st.integers(1, 30),
+    st.booleans(),
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), max_size=4),
+)
+def test_every_request_gets_all_its_tokens_whatever_the_pressure(
+    lengths: list[tuple[int, int]],
+    num_rows: int,
+    num_blocks: int,
+    budget: int,
+    prefix_caching: bool,
+    aborts: list[tuple[int, int]],
+) -> None:
+    bench = Bench(num_rows, 64, num_blocks, budget, prefix_caching)
+    rng = np.random.default_rng(0)
+    expected = {}
+    for i, (prompt_len, output_len) in enumerate(lengths):
+        expected[str(i)] = rng.integers(0, 50, output_len).tolist()
+        bench.next_ids[str(i)] = list(expected[str(i)])
+        bench.add(str(i), prompt_len, greedy(output_len))
+    while bench.scheduler.has_unfinished:
+        for step, which in aborts:
+            if step == len(bench.plans) and str(which) in bench.requests and str(which) not in bench.finished:
+                bench.scheduler.abort(bench.requests[str(which)])
+        bench.step()
+        assert len(bench.plans) < 5000
+    assert set(bench.finished) == set(expected)
+    for name, one in bench.finished.items():
+        ids = one.output_token_ids.tolist()
+        assert ids == expected[name][: len(ids)]
+        assert one.finish_reason == "abort" or len(ids) == len(expected[name])
+    assert bench.scheduler._pool.num_free == num_blocks
