@@ -18,6 +18,11 @@ def close_all(fds: list[int]) -> None:
         os.close(fds.pop())
 
 
+def duplicate(fds: list[int]) -> list[int]:
+    """Second descriptors of the same things, for the end of a channel in another process or object."""
+    return [os.dup(fd) for fd in fds]
+
+
 def require_buffer(body: Body, transport: str) -> Buffer:
     """``body`` if it can leave the process.
 

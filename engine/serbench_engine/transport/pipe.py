@@ -95,6 +95,8 @@ class PipeReceiver:
 
     def receive(self, timeout_s: float) -> Lease:
         self._lease.check_free()
+        if not self._fds:
+            raise TransportError("this receiver is closed")
         if self._lacking() > 0:
             self._read(timeout_s)
         header_bytes, body_bytes = self._lengths()
@@ -131,8 +133,6 @@ class PipeReceiver:
 
     def _read(self, timeout_s: float) -> None:
         """Read until the payload due is here."""
-        if not self._fds:
-            raise TransportError("this receiver is closed")
         deadline = None
         while (lacking := self._lacking()) > 0:
             self._make_room(lacking)
