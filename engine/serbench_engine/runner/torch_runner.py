@@ -59,6 +59,7 @@ class TorchRunner:
         check_fits(config, spec.dtype, spec.block_size, spec.num_blocks, available_bytes())
         torch.set_num_threads(spec.threads or len(os.sched_getaffinity(0)))
         self._spec, self._config = spec, config
+        self.device_ns = 0  # the phases tell its time: on a CPU the calls return when they are done
         dtype = DTYPES[spec.dtype]
         self._attention = make_attention(
             attention_shape(config), CacheShape(spec.num_blocks, spec.block_size, dtype, spec.device)
