@@ -4,7 +4,6 @@ import math
 from typing import Literal
 
 import msgspec
-import psutil
 
 from serbench_codecs.codec import Codec
 from serbench_codecs.errors import UnknownCodecError
@@ -12,7 +11,7 @@ from serbench_codecs.registry import RESULT_FORMATS, get_codec
 from serbench_codecs.table import TableLimits
 from serbench_engine.errors import ConfigError
 from serbench_engine.models.config import ResolvedModel, SimConfig
-from serbench_engine.models.memory import kv_block_bytes, weight_bytes
+from serbench_engine.models.memory import available_bytes, kv_block_bytes, weight_bytes
 
 SIM_KV_BYTES_PER_TOKEN = 8
 GIB = 1 << 30
@@ -96,7 +95,7 @@ def plan_memory(
     if not 0 < kv_share <= 1:
         raise ConfigError(f"the KV cache's share of free memory is {kv_share}; it must be above 0 and at most 1")
     weights, block = _bytes(model, dtype, block_size)
-    free = psutil.virtual_memory().available
+    free = available_bytes()
     if weights > free:
         raise ConfigError(f"{model.name} in {dtype} needs {weights / GIB:.1f} GiB, {free / GIB:.1f} GiB are free")
     room = int((free - weights) * kv_share)

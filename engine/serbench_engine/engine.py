@@ -3,7 +3,7 @@
 It does not know which codec, transport, executor or model it was given, nor who calls it (LLM, the harness).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from time import CLOCK_MONOTONIC, CLOCK_PROCESS_CPUTIME_ID, clock_gettime, clock_gettime_ns
 
@@ -21,7 +21,9 @@ from serbench_engine.phases import SCHEDULER_FIELDS, SessionReport, SpanLog
 from serbench_engine.request import SamplingParams
 from serbench_engine.scheduler import Scheduled, Scheduler, Update
 from serbench_engine.stopping import StopRules
-from serbench_engine.tracked import OutputWatch, TrackedRequest
+from serbench_engine.text.tokenizer import Tokenizer
+from serbench_engine.tracked import TrackedRequest
+from serbench_engine.watching import watch_maker
 
 MAX_RECOVERIES_IN_A_ROW = 3
 
@@ -37,11 +39,11 @@ class Engine:
         executor: Executor,
         options: EngineOptions,
         model: ResolvedModel,
-        watch_for: Callable[[SamplingParams], OutputWatch | None] | None = None,
+        tokenizer: Tokenizer | None = None,
     ) -> None:
         self._options = options
         self._model = model
-        self._watch_for = watch_for or _watch_for_ids
+        self._watch_for = watch_maker(tokenizer)
         self._executor = executor
         self._limits = options.limits(model.config.vocab_size)
         self._codec = get_codec(options.codec)
@@ -253,23 +255,6 @@ class BatchesDigest:
 
     def hexdigest(self) -> str:
         return self._digest.hexdigest()
-
-
-class StopIdsWatch:
-    """The watch of a request that has stop ids of its own and no stop strings."""
-
-    def __init__(self, stop_token_ids: frozenset[int]) -> None:
-        self._stop_token_ids = stop_token_ids
-
-    def push(self, token_id: int) -> int | None:
-        """The id itself if the request ends with it."""
-        return token_id if token_id in self._stop_token_ids else None
-
-
-def _watch_for_ids(params: SamplingParams) -> OutputWatch | None:
-    if params.stop:
-        raise RequestError("stop strings need a tokenizer; this engine was made without one")
-    return StopIdsWatch(frozenset(params.stop_token_ids)) if params.stop_token_ids else None
 
 
 _NO_IDS = np.empty(0, dtype=np.int32)

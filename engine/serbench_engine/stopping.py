@@ -81,7 +81,7 @@ class StopRules:
     def _stopped(self, rows: Int32Array, token_ids: Int32Array, starts: Int32Array) -> npt.NDArray[np.bool_] | None:
         if not self._num_heeding or not self._eos_token_ids:
             return None
-        hit = token_ids == self._eos_token_ids[0]
+        hit: npt.NDArray[np.bool_] = token_ids == self._eos_token_ids[0]
         for eos in self._eos_token_ids[1:]:
             hit |= token_ids == eos
         if not hit.any():

@@ -18,7 +18,7 @@ def _spans(
         scheduler.add(0, step, *(begun + at for at in stamps), 100, 50, 8, 8, step == 0)
         stamps = (received, 60, 70, 80, 90, 110, 120, 130, replied)
         worker.add(0, step, *(begun + at for at in stamps), 7)
-    return scheduler.to_array(), worker.to_array()
+    return scheduler.to_array().copy(), worker.to_array()
 
 
 def test_a_span_log_grows_and_keeps_all_rows() -> None:

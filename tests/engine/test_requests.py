@@ -124,4 +124,4 @@ def test_memory_is_planned_within_the_models_length_and_the_blocks() -> None:
         ((None, None, 1.5), "above 0 and at most 1"),
     ):
         with pytest.raises(ConfigError, match=message):
-            plan(*arguments)  # type: ignore[arg-type]
+            plan(*arguments)

@@ -1,4 +1,4 @@
-"""The simulated model: a wrong id, block or count changes its outputs; chunks and batches do not; its clock is honest."""
+"""The simulated model: a wrong id, block or count changes its outputs, chunks and batches do not; its clock."""
 
 from collections.abc import Callable
 
