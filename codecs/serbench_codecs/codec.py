@@ -117,10 +117,13 @@ class Codec(Protocol):
 
 
 class ResultFormat(Protocol):
-    """An encoding of results."""
+    """An encoding of results; stateless itself. ``trusted_only``: decoding may execute code, as in ``Traits``."""
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def trusted_only(self) -> bool: ...
 
     def ends(self, limits: TableLimits) -> tuple[ResultEncoder, ResultDecoder]: ...
 

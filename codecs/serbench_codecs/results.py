@@ -170,6 +170,7 @@ class ReferenceResults(msgspec.Struct, frozen=True):
     """Results by reference; same process only."""
 
     name: str = "none"
+    trusted_only: bool = False
 
     def ends(self, limits: TableLimits) -> tuple[ReferenceResultEncoder, ReferenceResultDecoder]:
         """A new encoder and a new decoder."""
@@ -180,6 +181,11 @@ class ListResults(msgspec.Struct, frozen=True):
     """Results as lists of Python numbers, by the library of this name."""
 
     name: Literal["pickle", "cloudpickle", "msgspec"]
+
+    @property
+    def trusted_only(self) -> bool:
+        """Unpickling can execute code."""
+        return self.name != "msgspec"
 
     def ends(self, limits: TableLimits) -> tuple[ListsEncoder, ListsDecoder]:
         """A new encoder and a new decoder."""
@@ -194,6 +200,7 @@ class PackedResults(msgspec.Struct, frozen=True):
     """Results as raw columns."""
 
     name: str = "packed"
+    trusted_only: bool = False
 
     def ends(self, limits: TableLimits) -> tuple[PackedEncoder, PackedDecoder]:
         """A new encoder and a new decoder."""

@@ -1,0 +1,230 @@
+"""The kit that any codec must pass: ``check_codec(codec)``.
+
+It knows no codec. It is for the authors of plug-ins as much as for our own tests, and needs hypothesis, which this
+package does not install. The message or the notes of a failure have a call that plays the same conversation again.
+"""
+
+import random
+from typing import Final
+
+import hypothesis
+import numpy as np
+
+from serbench_codecs.codec import Codec, Encoder
+from serbench_codecs.conversations import Arrival, Conversation, StepScript, conversations
+from serbench_codecs.errors import CodecsError
+from serbench_codecs.payload_faults import FaultyDelivery
+from serbench_codecs.plan import Int32Array, StepPlan
+from serbench_codecs.reference_scheduler import ReferenceScheduler, sampled
+from serbench_codecs.reference_worker import ReferenceWorker, Sent, fingerprint
+from serbench_codecs.table import RequestTable, TableLimits
+
+NUM_WORKERS: Final = 3
+
+EVENTFUL: Final = Conversation(
+    limits=TableLimits(max_num_seqs=4, max_model_len=40, block_size=3, num_blocks=40, vocab_size=300),
+    token_budget=14,
+    steps=(
+        StepScript(arrivals=(Arrival(5), Arrival(17, 9, stop_ids=(2,)))),
+        StepScript(arrivals=(Arrival(3, 9),)),
+        StepScript(),
+        StepScript(aborts=(0,), arrivals=(Arrival(2, 12),)),
+        StepScript(preemptions=1),
+        StepScript(idle=(1,)),
+        *(StepScript() for _ in range(6)),
+    ),
+)
+"""A conversation whose payloads have something of everything; they are recorded, and delivered wrongly."""
+
+FAULTY_STEPS: Final = (0, 1, 4, 6, 11)
+"""Steps of EVENTFUL whose bodies are damaged: admissions, a chunk, a return after preemption, blocks, a row freed."""
+
+
+def check_codec(codec: Codec, *, max_examples: int = 100, seed: int = 0) -> None:
+    """Everything that must hold of a codec: conversations, then payloads that go wrong.
+
+    Raises:
+        AssertionError: what does not hold; with the conversation, or the body, that shows it.
+    """
+    check_conversations(codec, max_examples=max_examples, seed=seed)
+    check_faults(codec, seed=seed)
+
+
+def check_conversations(codec: Codec, *, max_examples: int = 100, seed: int = 0) -> None:
+    """Whatever is said, after every step the workers' tables and batches equal the scheduler's.
+
+    Raises:
+        AssertionError: they don't, or a payload was refused.
+    """
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=max_examples,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    @hypothesis.given(conversation=conversations())
+    def converse(conversation: Conversation) -> None:
+        run_conversation(codec, conversation)
+
+    converse()
+
+
+def check_faults(codec: Codec, *, seed: int = 0) -> None:
+    """Payloads that are lost, repeated, cut, mislabelled or damaged raise a CodecError, or do no harm.
+
+    Raises:
+        AssertionError: with the payload that did something else.
+    """
+    recorded = run_conversation(codec, EVENTFUL)
+    delivery = FaultyDelivery(codec, EVENTFUL.limits, recorded)
+    rng = random.Random(seed)
+    for step in range(1, len(recorded) - 1, 2):
+        delivery.check_headers(step)
+    if codec.traits.sends == "reference" or codec.traits.trusted_only:
+        return
+    for step in FAULTY_STEPS:
+        delivery.check_bodies(step, rng)
+
+
+def run_conversation(codec: Codec, conversation: Conversation) -> list[Sent]:
+    """Play one conversation between a scheduler and three workers; the payloads that were sent.
+
+    Raises:
+        AssertionError: a table or a batch differs, a payload was refused, or an end did what it must not.
+    """
+    session = _Session(codec, conversation)
+    try:
+        for script in conversation.steps:
+            session.step(script)
+    except (AssertionError, CodecsError) as error:
+        where = f"{codec.name}, after {len(session.sent)} payloads"
+        raise AssertionError(f"{where}: {error!r}\nagain: run_conversation(codec, {conversation!r})") from error
+    return session.sent
+
+
+class _Session:
+    """A scheduler and its workers, and what is checked at every step.
+
+    Where payloads don't depend on earlier ones, the last worker misses every third.
+    """
+
+    def __init__(self, codec: Codec, conversation: Conversation) -> None:
+        self.sent: list[Sent] = []
+        self._codec = codec
+        self._scheduler = ReferenceScheduler(conversation)
+        self._workers: list[ReferenceWorker] = []
+        self._last_plans: dict[ReferenceWorker, tuple[StepPlan, bytes]] = {}
+        self._encoder = self._begin()
+
+    def step(self, script: StepScript) -> None:
+        """Schedule, send, apply everywhere, compare, go on."""
+        scheduler, table = self._scheduler, self._scheduler.table
+        epoch = scheduler.epoch
+        plan = scheduler.schedule(script)
+        if plan is None:
+            return
+        if plan.epoch != epoch:
+            self._encoder = self._begin()
+        plan.validate()
+        before = fingerprint(plan), _table_bytes(table)
+        body = self._encoder.encode(self._encoder.adapt(plan, table))
+        assert (fingerprint(plan), _table_bytes(table)) == before, "the encoder changed the plan or the table"
+        sent = Sent.of(self._codec, plan, body)
+        self.sent.append(sent)
+        rows, token_ids = sampled(table, plan)
+        for worker in self._receivers():
+            self._deliver(sent, plan, worker, rows, token_ids)
+        table.advance(plan)
+        scheduler.update(plan, rows, token_ids, script)
+        assert Sent.of(self._codec, plan, body) == sent, "the encoded body changed with the table"
+
+    def _begin(self) -> Encoder:
+        """New ends and workers, of a new epoch."""
+        limits = self._scheduler.limits
+        ends = [self._codec.ends(limits) for _ in range(NUM_WORKERS)]
+        self._workers = [ReferenceWorker(self._codec, decoder, limits) for _, decoder in ends]
+        self._last_plans.clear()
+        return ends[0][0]
+
+    def _receivers(self) -> list[ReferenceWorker]:
+        loses = not self._codec.traits.remembers and len(self.sent) % 3 == 1
+        return self._workers[:-1] if loses else self._workers
+
+    def _deliver(
+        self, sent: Sent, plan: StepPlan, worker: ReferenceWorker, rows: Int32Array, token_ids: Int32Array
+    ) -> None:
+        """Let a worker have a payload, compare it with the scheduler, let it run the step."""
+        got = worker.receive(sent, plan.epoch, plan.step)
+        got.validate()
+        _check_types(got)
+        worker.table.check(got)
+        assert (got.step, got.epoch) == (plan.step, plan.epoch), f"decoded as step {got.step} of epoch {got.epoch}"
+        _compare(plan, got, self._scheduler.table, worker.table)
+        if worker in self._last_plans:
+            last, mark = self._last_plans[worker]
+            assert fingerprint(last) == mark, "decoding a payload changed the plan that was decoded before"
+        self._last_plans[worker] = (got, fingerprint(got))
+        its_rows, its_ids = worker.run(got)
+        assert its_rows.tolist() == rows.tolist(), f"samples rows {its_rows}, the scheduler expects {rows}"
+        assert its_ids.tolist() == token_ids.tolist(), f"samples {its_ids} where {token_ids} follow"
+
+
+def _compare(plan: StepPlan, got: StepPlan, table: RequestTable, worker_table: RequestTable) -> None:
+    """The batch, the scheduled rows and the freed ones must be equal."""
+    assert got.batch_rows.tolist() == plan.batch_rows.tolist(), f"runs rows {got.batch_rows}, not {plan.batch_rows}"
+    assert got.batch_counts.tolist() == plan.batch_counts.tolist(), (
+        f"counts {got.batch_counts}, not {plan.batch_counts}"
+    )
+    rows = plan.batch_rows
+    upto = table.num_tokens[rows]
+    if worker_table.digest(rows, upto) != table.digest(rows, upto):
+        bad = [row for row in rows if not _equal_row(worker_table, table, row)]
+        raise AssertionError(f"step {plan.step}: {_difference(worker_table, table, bad[0])}")
+    serials, its_serials = table.serial[plan.freed], worker_table.serial[plan.freed]
+    assert its_serials.tolist() == serials.tolist(), f"freed rows {plan.freed} hold {its_serials}, not {serials}"
+
+
+def _equal_row(one: RequestTable, other: RequestTable, row: int) -> bool:
+    rows = np.array([row])
+    return one.digest(rows, other.num_tokens[rows]) == other.digest(rows, other.num_tokens[rows])
+
+
+def _difference(worker_table: RequestTable, table: RequestTable, row: int) -> str:
+    """The first column in which a row differs."""
+    tokens, blocks = table.num_tokens[row], max(table.num_blocks[row], worker_table.num_blocks[row])
+    for name, its, ours in (
+        ("serial", worker_table.serial[row], table.serial[row]),
+        ("num_prompt_tokens", worker_table.num_prompt_tokens[row], table.num_prompt_tokens[row]),
+        ("num_computed_tokens", worker_table.num_computed_tokens[row], table.num_computed_tokens[row]),
+        ("token_ids", worker_table.token_ids[row, :tokens], table.token_ids[row, :tokens]),
+        ("num_blocks", worker_table.num_blocks[row], table.num_blocks[row]),
+        ("block_table", worker_table.block_table[row, :blocks], table.block_table[row, :blocks]),
+        ("sampling", worker_table.sampling[row], table.sampling[row]),
+        ("stop_ids", worker_table.stop_ids[row], table.stop_ids[row]),
+    ):
+        if not np.array_equal(its, ours):
+            return f"row {row}: {name} is {its} at the worker, {ours} at the scheduler"
+    return f"row {row}: request id is {worker_table.request_ids[row]!r}, not {table.request_ids[row]!r}"
+
+
+def _check_types(plan: StepPlan) -> None:
+    for name, array in (
+        ("freed", plan.freed),
+        ("batch_rows", plan.batch_rows),
+        ("batch_counts", plan.batch_counts),
+        ("admitted.rows", plan.admitted.rows),
+        ("admitted.num_computed_tokens", plan.admitted.num_computed_tokens),
+        ("admitted.token_ids", plan.admitted.token_ids.values),
+        ("blocks.rows", plan.blocks.rows),
+        ("blocks.values", plan.blocks.values),
+        ("tokens.starts", plan.tokens.starts),
+        ("tokens.values", plan.tokens.values),
+    ):
+        assert array.dtype == np.int32, f"{name} is {array.dtype}, not int32"
+
+
+def _table_bytes(table: RequestTable) -> bytes:
+    columns = (table.serial, table.token_ids, table.num_tokens, table.num_computed_tokens, table.block_table)
+    return b"".join([column.tobytes() for column in (*columns, table.num_blocks, table.sampling)])
