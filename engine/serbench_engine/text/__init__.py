@@ -1,0 +1,1 @@
+"""Text: from characters to token ids and back, stop strings, chat templates."""
