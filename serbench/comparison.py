@@ -1,0 +1,215 @@
+"""Compares runs: whether they may be compared, ratios against the first with verdicts, and whether outputs are equal.
+
+It does not know how runs were measured, nor how a comparison is shown.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from serbench.errors import OutputsDifferError, ResultsError
+from serbench.experiment import Experiment
+from serbench.results import Repeat, Run
+from serbench.stats import Finding, IntervalOf, judge, paired_t
+
+SCHEMA: Final = "serbench/comparison/1"
+
+Outputs: TypeAlias = Literal["equal", "differ"]
+
+_SAME_SPEC: Final[tuple[tuple[str, str], ...]] = (
+    ("model", "models"),
+    ("dtype", "dtypes"),
+    ("device", "devices"),
+    ("workload", "workloads"),
+    ("seed", "seeds, and so prompts,"),
+    ("workers", "numbers of workers"),
+    ("max_num_seqs", "limits of sequences"),
+    ("max_num_batched_tokens", "limits of batched tokens"),
+    ("max_model_len", "length limits"),
+    ("block_size", "block sizes"),
+    ("enable_prefix_caching", "settings of the prefix cache"),
+)
+"""What must be the same for a ratio to mean anything, and what it is called where it isn't."""
+
+_VARIES: Final = ("codec", "result_format", "transport", "executor")
+"""What a comparison may be about."""
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a comparison. The findings are None in the first row, and where there is nothing to make a ratio of.
+
+    ``throughput`` compares output tokens/s, ``host`` and ``host_without_adapt`` the host time of a step. Means over
+    the repeats: ``output_tokens_per_s``, ``host_us_per_step`` and ``host_us_without_adapt``, bytes a step.
+    ``outputs``: whether they equal the first run's.
+    """
+
+    run: str
+    label: str
+    output_tokens_per_s: list[float]
+    host_us_per_step: float
+    host_us_without_adapt: float
+    plan_bytes: float
+    result_bytes: float
+    throughput: Finding | None
+    host: Finding | None
+    host_without_adapt: Finding | None
+    outputs: Outputs
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs against the first of them. ``warnings`` are lines for the reader."""
+
+    schema: str = SCHEMA
+    rows: list[Row]
+    warnings: list[str]
+
+
+def compare_runs(runs: Sequence[Run], interval_of: IntervalOf = paired_t) -> Comparison:
+    """Compare each with the first, repeat by repeat of the same group.
+
+    Raises:
+        ResultsError: they can't be compared; says why. OutputsDifferError: the same batches, or the simulated model,
+            gave different outputs.
+    """
+    first = runs[0]
+    for other in runs[1:]:
+        check_comparable(first, other)
+    labels = _labels(runs)
+    warnings: dict[str, None] = {}
+    rows = []
+    for run, label in zip(runs, labels, strict=True):
+        pairs = _pairs(first, run)
+        outputs, notes = _outputs(pairs, first, run, label)
+        warnings.update(dict.fromkeys(notes))
+        rows.append(_row(run, label, pairs if run is not first else [], outputs, interval_of))
+    if len({run.session for run in runs}) > 1:
+        warnings["the runs were not measured interleaved: a drift of the machine counts as a difference"] = None
+    warnings.update(dict.fromkeys(_version_notes(runs)))
+    return Comparison(rows=rows, warnings=list(warnings))
+
+
+# --- what can be compared ------------------------------------------------------------------------------------------
+
+
+def check_comparable(first: Run, other: Run) -> None:
+    """Refuse two runs of which a ratio would say nothing about codecs.
+
+    Raises:
+        ResultsError: with all reasons.
+    """
+    reasons = [
+        f"{what} differ ({getattr(first.spec, name)} and {getattr(other.spec, name)})"
+        for name, what in _SAME_SPEC
+        if getattr(first.spec, name) != getattr(other.spec, name)
+    ]
+    if first.spec.num_blocks != other.spec.num_blocks and (_short_of_blocks(first) or _short_of_blocks(other)):
+        reasons.append(f"numbers of KV blocks differ ({first.spec.num_blocks} and {other.spec.num_blocks})")
+    if first.weights.fingerprint != other.weights.fingerprint:
+        reasons.append(f"weights differ ({first.weights.fingerprint} and {other.weights.fingerprint})")
+    reasons += [
+        f"{what} ({mine} and {theirs})"
+        for what, mine, theirs in (
+            ("processors differ", _machine(first)[0], _machine(other)[0]),
+            ("numbers of cores differ", _machine(first)[1], _machine(other)[1]),
+        )
+        if mine != theirs
+    ]
+    if not _pairs(first, other):
+        reasons.append("they have no group of repeats in common")
+    if reasons:
+        raise ResultsError(f"{first.id} and {other.id} can't be compared: {'; '.join(reasons)}")
+
+
+def _short_of_blocks(run: Run) -> bool:
+    """Whether the number of blocks had a say in what ran."""
+    return run.spec.enable_prefix_caching or any(repeat.preemptions for repeat in run.repeats)
+
+
+def _machine(run: Run) -> tuple[str, int]:
+    return f"{run.environment.cpu}, {run.environment.architecture}", run.environment.cores
+
+
+def _version_notes(runs: Sequence[Run]) -> list[str]:
+    notes = []
+    for name in sorted(set().union(*(run.environment.versions for run in runs))):
+        versions = {run.environment.versions.get(name) for run in runs}
+        if len(versions) > 1:
+            notes.append(f"versions of {name} differ: {', '.join(sorted(map(str, versions)))}")
+    if len({run.environment.python for run in runs}) > 1:
+        notes.append(f"versions of Python differ: {', '.join(sorted({run.environment.python for run in runs}))}")
+    return notes
+
+
+# --- rows ----------------------------------------------------------------------------------------------------------
+
+
+def _pairs(first: Run, other: Run) -> list[tuple[Repeat, Repeat]]:
+    """Repeats of the same group, which had the same prompts."""
+    theirs = {repeat.group: repeat for repeat in other.repeats}
+    return [(repeat, theirs[repeat.group]) for repeat in first.repeats if repeat.group in theirs]
+
+
+def _row(
+    run: Run, label: str, pairs: Sequence[tuple[Repeat, Repeat]], outputs: Outputs, interval_of: IntervalOf
+) -> Row:
+    return Row(
+        run=run.id,
+        label=label,
+        output_tokens_per_s=[repeat.output_tokens_per_s for repeat in run.repeats],
+        host_us_per_step=_mean(run, lambda repeat: repeat.host_us_per_step),
+        host_us_without_adapt=_mean(run, lambda repeat: repeat.host_us_without_adapt),
+        plan_bytes=_mean(run, lambda repeat: repeat.payload_bytes.plan.mean),
+        result_bytes=_mean(run, lambda repeat: repeat.payload_bytes.result.mean),
+        throughput=_finding(pairs, lambda repeat: repeat.output_tokens_per_s, True, interval_of),
+        host=_finding(pairs, lambda repeat: repeat.host_us_per_step, False, interval_of),
+        host_without_adapt=_finding(pairs, lambda repeat: repeat.host_us_without_adapt, False, interval_of),
+        outputs=outputs,
+    )
+
+
+def _mean(run: Run, of: Callable[[Repeat], float]) -> float:
+    return sum(map(of, run.repeats)) / len(run.repeats)
+
+
+def _finding(
+    pairs: Sequence[tuple[Repeat, Repeat]],
+    of: Callable[[Repeat], float],
+    higher_is_better: bool,
+    interval_of: IntervalOf,
+) -> Finding | None:
+    first, other = [of(mine) for mine, _ in pairs], [of(theirs) for _, theirs in pairs]
+    if not pairs or min(*first, *other) <= 0:
+        return None
+    return judge(first, other, higher_is_better=higher_is_better, interval_of=interval_of)
+
+
+def _outputs(pairs: Sequence[tuple[Repeat, Repeat]], first: Run, other: Run, label: str) -> tuple[Outputs, list[str]]:
+    unequal = [(mine, theirs) for mine, theirs in pairs if mine.outputs_digest != theirs.outputs_digest]
+    if not unequal:
+        return "equal", []
+    groups = ", ".join(str(mine.group) for mine, _ in unequal)
+    told = f"outputs of {first.spec.codec} and {label} differ in group {groups}"
+    if first.weights.kind == "sim":
+        raise OutputsDifferError(f"{told}, and the simulated model's can't: one of the codecs is wrong")
+    if any(mine.batches_digest == theirs.batches_digest for mine, theirs in unequal):
+        raise OutputsDifferError(f"{told}, although the same batches ran: one of the codecs is wrong")
+    return "differ", [f"{told}; other batches ran, so rounding may be the cause"]
+
+
+def _labels(runs: Sequence[Run]) -> list[str]:
+    """What tells the runs apart: their codecs, and whatever else differs; ids where nothing does."""
+    varying = [name for name in _VARIES[1:] if len({getattr(run.spec, name) for run in runs}) > 1]
+    if "result_format" in varying and not _needs_result_format(runs):
+        varying.remove("result_format")
+    labels = [" ".join(_words(run.spec, varying)) for run in runs]
+    return labels if len(set(labels)) == len(labels) else [f"{label} #{i + 1}" for i, label in enumerate(labels)]
+
+
+def _words(spec: Experiment, varying: Sequence[str]) -> list[str]:
+    return [spec.codec, *(str(getattr(spec, name)) for name in varying)]
+
+
+def _needs_result_format(runs: Sequence[Run]) -> bool:
+    """A codec brings its result format along; it tells runs apart only where one codec has two."""
+    return any(len({r.spec.result_format for r in runs if r.spec.codec == run.spec.codec}) > 1 for run in runs)

@@ -1,0 +1,217 @@
+"""Measures prepared experiments interleaved: warm-ups, repeats in balanced order, every repeat stored at once.
+
+It does not know how a figure is taken (passes.py), judged (stats.py) or shown.
+
+Garbage collection stays on while a pass is timed, as in an engine in service: a codec that litters pays for it. Before
+each pass everything is collected and frozen, so that no pass pays for what the harness or an earlier pass left.
+"""
+
+import gc
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from serbench.environment import Environment, describe_environment
+from serbench.experiment import Experiment, engine_key
+from serbench.interleave import balanced_order
+from serbench.passes import Pass, Session, drive, record, short_of_due
+from serbench.prepared import Prepared
+from serbench.record import Recorder
+from serbench.results import Run
+from serbench.workload.base import WorkRequest
+from serbench_engine.request import FinishedRequest
+
+
+class EngineHost(Protocol):
+    """A living engine, on which sessions are opened one after another."""
+
+    def session(self, experiment: Experiment) -> Session: ...
+
+    def close(self) -> None:
+        """End it and wait for it. Idempotent."""
+        ...
+
+
+class Watcher(Protocol):
+    """Is told between passes, never during one, what comes next."""
+
+    def begin(self, passes: int) -> None: ...
+
+    def turn(self, experiment: Experiment, group: int) -> None:
+        """The next pass; ``group`` below 0 warms up."""
+        ...
+
+    def done(self) -> None:
+        """The pass is over."""
+        ...
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """One pass to make: which thing, which group's prompts, and its place among all (0 for warm-ups)."""
+
+    thing: int
+    group: int
+    order: int
+
+
+class Harness:
+    """One measuring session. ``recorders`` (one a thing, in the order given) hold what was measured, also after a
+    failure.
+
+    ``last_finished``: by thing the ends of its last pass's requests, for whoever wants to show what was generated.
+    """
+
+    def __init__(
+        self,
+        things: Sequence[Prepared],
+        *,
+        open_engine: Callable[[Prepared], EngineHost],
+        store: Callable[[Run], Path],
+        watcher: Watcher,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+        environment: Environment | None = None,
+    ) -> None:
+        environment = environment or describe_environment()
+        session = os.urandom(6).hex()
+        self.recorders = [Recorder(one.experiment, one.model, environment, session, store) for one in things]
+        self.last_finished: dict[int, list[FinishedRequest]] = {}
+        self._things = things
+        self._open_engine = open_engine
+        self._watcher = watcher
+        self._clock_ns = clock_ns
+        self._host: EngineHost | None = None
+        self._host_key: Experiment | None = None
+        self._requests: tuple[object, int, list[WorkRequest]] | None = None
+
+    def run(self) -> None:
+        """Make all passes. Whatever ends it, what was measured is stored and the engine is closed.
+
+        Raises:
+            EngineError: what the engine raised. FaultError: it broke a promise. ResultsError: a run can't be stored.
+        """
+        turns = self._turns()
+        for thing, recorder in zip(self._things, self.recorders, strict=True):
+            recorder.warn(thing.notes)
+        try:
+            self._watcher.begin(self._num_passes(turns))
+            for turn in turns:
+                self._host_for(turn.thing)
+                self._repeat(turn)
+        except BaseException as error:
+            self._note_end(error)
+            raise
+        finally:
+            self._close_host()
+
+    # --- order --------------------------------------------------------------------------------------------------------
+
+    def _turns(self) -> list[Turn]:
+        """Every timed pass in order; things with fewer repeats sit out the later groups."""
+        groups = max(one.experiment.repeats for one in self._things)
+        order = balanced_order(len(self._things), groups, self._things[0].experiment.seed)
+        pairs = [
+            (thing, group)
+            for group, things in enumerate(order)
+            for thing in things
+            if group < self._things[thing].experiment.repeats
+        ]
+        return [Turn(thing, group, i) for i, (thing, group) in enumerate(pairs)]
+
+    def _num_passes(self, turns: Sequence[Turn]) -> int:
+        """Timed passes, and the warm-ups each time an engine is opened."""
+        keys = [engine_key(one.experiment) for one in self._things]
+        opened = [key for key, _ in groupby(keys[turn.thing] for turn in turns)]
+        warmups = sum(self._things[i].experiment.warmup for key in opened for i in range(len(keys)) if keys[i] == key)
+        return len(turns) + warmups
+
+    # --- one pass -----------------------------------------------------------------------------------------------------
+
+    def _repeat(self, turn: Turn) -> None:
+        thing, recorder = self._things[turn.thing], self.recorders[turn.thing]
+        requests = self._requests_of(thing, turn.group)
+        self._watcher.turn(thing.experiment, turn.group)
+        session, done = self._pass(thing, requests)
+        repeat = record(done, session.close(), group=turn.group, order=turn.order)
+        self.last_finished[turn.thing] = done.finished
+        recorder.warn(thing.workload.notes())
+        recorder.warn(_short(requests, done.finished))
+        if repeat.recoveries:
+            recorder.warn(
+                [f"the engine recovered {repeat.recoveries} times in repeat {turn.group}: payloads were refused"]
+            )
+        recorder.add(repeat)
+        self._watcher.done()
+
+    def _warm_up(self, thing: Prepared) -> None:
+        for i in range(thing.experiment.warmup):
+            self._watcher.turn(thing.experiment, -1 - i)
+            session, _ = self._pass(thing, self._requests_of(thing, -1 - i))
+            session.close()
+            self._watcher.done()
+
+    def _pass(self, thing: Prepared, requests: Sequence[WorkRequest]) -> tuple[Session, Pass]:
+        assert self._host is not None, "opened by _host_for"
+        session = self._host.session(thing.experiment)
+        with _collected():
+            done = drive(session, requests, self._clock_ns)
+        return session, done
+
+    def _requests_of(self, thing: Prepared, group: int) -> list[WorkRequest]:
+        """A group's requests, made once for all things that share the workload."""
+        if self._requests is None or self._requests[0] is not thing.workload or self._requests[1] != group:
+            self._requests = (thing.workload, group, thing.workload.requests(group))
+        return self._requests[2]
+
+    # --- the living engine --------------------------------------------------------------------------------------------
+
+    def _host_for(self, index: int) -> None:
+        """Have the engine alive that the thing needs; a new one first warms up with everything that it will serve."""
+        key = engine_key(self._things[index].experiment)
+        if self._host is not None and key == self._host_key:
+            return
+        self._close_host()
+        self._host = self._open_engine(self._things[index])
+        self._host_key = key
+        for thing in self._things:
+            if engine_key(thing.experiment) == key:
+                self._warm_up(thing)
+
+    def _close_host(self) -> None:
+        host, self._host, self._host_key = self._host, None, None
+        if host is not None:
+            host.close()
+
+    def _note_end(self, error: BaseException) -> None:
+        """Say in what is stored why there are fewer repeats than asked for."""
+        how = "interrupted" if isinstance(error, KeyboardInterrupt) else f"ended by {type(error).__name__}"
+        for recorder in self.recorders:
+            if 0 < len(recorder.repeats) < recorder.experiment.repeats:
+                recorder.warn([f"{how} after {len(recorder.repeats)} of {recorder.experiment.repeats} repeats"])
+                recorder.save()
+
+
+def _short(requests: Sequence[WorkRequest], finished: Sequence[FinishedRequest]) -> list[str]:
+    short = short_of_due(requests, finished)
+    if not short:
+        return []
+    reasons = sorted({one.finish_reason for one in short})
+    return [
+        f"{len(short)} of {len(requests)} requests did not produce the tokens they were to produce "
+        f"(they ended by: {', '.join(reasons)}); rates count those really produced"
+    ]
+
+
+@contextmanager
+def _collected() -> Iterator[None]:
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()

@@ -1,0 +1,128 @@
+"""Gathers the repeats of one experiment into a Run, and stores it after each. It does not know how repeats are made."""
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from serbench.environment import Environment
+from serbench.experiment import Experiment
+from serbench.results import Repeat, Run, Spread, TokenizerInfo, WeightsInfo
+from serbench.stats import variation
+from serbench_engine.models.config import ResolvedModel
+
+SUMMARY: Final[dict[str, Callable[[Repeat], float]]] = {
+    "requests_per_s": lambda repeat: repeat.requests_per_s,
+    "output_tokens_per_s": lambda repeat: repeat.output_tokens_per_s,
+    "total_tokens_per_s": lambda repeat: repeat.total_tokens_per_s,
+    "wall_s": lambda repeat: repeat.wall_s,
+    "host_us_per_step": lambda repeat: repeat.host_us_per_step,
+    "host_us_per_step_without_adapt": lambda repeat: repeat.host_us_without_adapt,
+    "plan_bytes_per_step": lambda repeat: repeat.payload_bytes.plan.mean,
+    "result_bytes_per_step": lambda repeat: repeat.payload_bytes.result.mean,
+    "cpu_scheduler_s": lambda repeat: repeat.cpu_s.scheduler,
+    "cpu_workers_s": lambda repeat: repeat.cpu_s.workers,
+}
+"""The figures that are one number a repeat."""
+
+NOISY: Final = 0.05
+"""Throughput that scatters more between repeats than this share of its mean deserves a warning."""
+
+
+class Recorder:
+    """One experiment's run while it grows. ``path`` is where it was last stored, None before the first repeat."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        model: ResolvedModel,
+        environment: Environment,
+        session: str,
+        store: Callable[[Run], Path],
+    ) -> None:
+        self.experiment = experiment
+        self.path: Path | None = None
+        self._model = model
+        self._environment = environment
+        self._session = session
+        self._store = store
+        self._created = datetime.now(UTC)
+        self._id = new_id(self._created, experiment)
+        self._repeats: list[Repeat] = []
+        self._warnings: dict[str, None] = {}
+
+    @property
+    def repeats(self) -> Sequence[Repeat]:
+        """What was measured so far."""
+        return self._repeats
+
+    def warn(self, lines: Iterable[str]) -> None:
+        """Note what a reader of the figures must know; the same line is kept once."""
+        self._warnings.update(dict.fromkeys(lines))
+
+    def add(self, repeat: Repeat) -> None:
+        """Take a repeat in and store the run as it is now."""
+        self._repeats.append(repeat)
+        self.save()
+
+    def save(self) -> None:
+        """Store the run as it is now."""
+        self.path = self._store(self.run())
+
+    def run(self) -> Run:
+        """The run as it is now."""
+        repeats = sorted(self._repeats, key=lambda repeat: repeat.group)
+        return Run(
+            id=self._id,
+            session=self._session,
+            created=self._created.isoformat(timespec="seconds"),
+            spec=self.experiment,
+            environment=self._environment,
+            weights=WeightsInfo(self._model.weights.kind, self._model.fingerprint),
+            tokenizer=TokenizerInfo("folder" if self._model.tokenizer else "bytes", self._model.tokenizer),
+            repeats=repeats,
+            outputs_digest=_combined(repeat.outputs_digest for repeat in repeats),
+            batches_digest=_combined(repeat.batches_digest for repeat in repeats),
+            summary={name: _spread([of(repeat) for repeat in repeats]) for name, of in SUMMARY.items() if repeats},
+            warnings=[*self._warnings, *_noise(repeats, self._environment)],
+        )
+
+
+def new_id(created: datetime, experiment: Experiment) -> str:
+    """An id that sorts by time, names model and codec, and is safe as a file's name."""
+    model = experiment.model.rstrip("/").rpartition("/")[2]
+    words = re.sub(r"[^A-Za-z0-9.]+", "-", f"{model}-{experiment.codec}").strip("-.")
+    return f"{created:%Y%m%d-%H%M%S}-{words[:60]}-{os.urandom(3).hex()}"
+
+
+def _combined(digests: Iterable[str]) -> str:
+    combined = hashlib.blake2b(digest_size=16)
+    for digest in digests:
+        combined.update(digest.encode())
+    return combined.hexdigest()
+
+
+def _spread(values: Sequence[float]) -> Spread:
+    return Spread(float(np.median(values)), float(np.mean(values)), min(values), max(values))
+
+
+def _noise(repeats: Sequence[Repeat], environment: Environment) -> list[str]:
+    """Warnings that advise: what may have disturbed the figures, and what to do about it."""
+    lines = []
+    scatter = variation([repeat.output_tokens_per_s for repeat in repeats if repeat.output_tokens])
+    if scatter > NOISY:
+        lines.append(
+            f"output tokens/s scatter by {scatter:.0%} between repeats: end other programs, "
+            "or give each repeat more requests"
+        )
+    if environment.load_average > environment.cores / 2:
+        lines.append(
+            f"the load average was {environment.load_average:.1f} on {environment.cores} cores before the first "
+            "repeat: end other programs for quieter figures"
+        )
+    return lines

@@ -1,0 +1,247 @@
+"""The format of a stored run, ``serbench/run/1``, and its reading and writing. It does not know how figures are taken.
+
+results/README.md documents the format and its history; fields are only ever added within one version.
+"""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from serbench.environment import Environment
+from serbench.errors import ExperimentError, ResultsError
+from serbench.experiment import Experiment
+
+SCHEMA: Final = "serbench/run/1"
+
+
+class PhaseTimes(msgspec.Struct, frozen=True):
+    """One phase over a repeat's steps, in µs. ``total`` is the sum."""
+
+    p50: float
+    p99: float
+    mean: float
+    total: float
+
+
+class Bytes(msgspec.Struct, frozen=True):
+    """Payload bytes a step, header included, over a repeat's steps."""
+
+    p50: float
+    max: int
+    mean: float
+    total: int
+
+
+class PayloadBytes(msgspec.Struct, frozen=True):
+    """What crossed: plans to one worker, results back."""
+
+    plan: Bytes
+    result: Bytes
+
+
+class Latency(msgspec.Struct, frozen=True):
+    """One latency over a repeat's requests, in s."""
+
+    p50: float
+    p99: float
+    mean: float
+
+
+class Latencies(msgspec.Struct, frozen=True):
+    """Time to the first token and to the end, both from arrival; time per output token after the first.
+
+    ``tpot`` is None where no request produced two tokens, all are None where none produced one.
+    """
+
+    ttft: Latency | None
+    tpot: Latency | None
+    e2e: Latency | None
+
+
+class CpuSeconds(msgspec.Struct, frozen=True):
+    """User and system time of the scheduler's process, and of all workers together (0 where they share its process)."""
+
+    scheduler: float
+    workers: float
+
+
+class Repeat(msgspec.Struct, frozen=True, kw_only=True):
+    """One timed pass. ``group`` says which prompts it had; ``order`` its turn among all passes of the session.
+
+    ``wall_s`` from the first request added to the last one finished; the rates are over it. ``input_tokens`` and
+    ``output_tokens`` are those really taken and produced by finished requests. ``host_us_per_step``: mean of the step
+    less forward and sample. ``peak_rss_bytes``: of each process since it began.
+    """
+
+    group: int
+    order: int
+    outputs_digest: str
+    wall_s: float
+    requests_per_s: float
+    output_tokens_per_s: float
+    total_tokens_per_s: float
+    steps: int
+    phases_us: dict[str, PhaseTimes]
+    host_us_per_step: float
+    payload_bytes: PayloadBytes
+    latency_s: Latencies
+    cpu_s: CpuSeconds
+    preemptions: int
+    input_tokens: int
+    output_tokens: int
+    batches_digest: str
+    recoveries: int = 0
+    peak_rss_bytes: list[int] = []
+
+    @property
+    def host_us_without_adapt(self) -> float:
+        """``host_us_per_step`` less what turns columns into a codec's own objects and back."""
+        adapt = self.phases_us.get("adapt")
+        return self.host_us_per_step - (adapt.mean if adapt else 0.0)
+
+
+class WeightsInfo(msgspec.Struct, frozen=True):
+    """Which weights ran; runs with different fingerprints are never compared."""
+
+    kind: Literal["safetensors", "bin", "gguf", "dummy", "sim"]
+    fingerprint: str
+
+
+class TokenizerInfo(msgspec.Struct, frozen=True):
+    """How text became tokens: a folder's tokenizer, or bytes as tokens."""
+
+    kind: Literal["folder", "bytes"]
+    path: str | None = None
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """One figure over the repeats."""
+
+    median: float
+    mean: float
+    min: float
+    max: float
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """An experiment with its repeats. ``session`` is shared by runs that were measured interleaved.
+
+    ``created`` is UTC, ISO 8601. The digests are over the repeats' own, in order of group. ``summary`` has a Spread
+    for each figure that is one number a repeat.
+    """
+
+    schema: str = SCHEMA
+    id: str
+    session: str
+    created: str
+    spec: Experiment
+    environment: Environment
+    weights: WeightsInfo
+    tokenizer: TokenizerInfo
+    repeats: list[Repeat]
+    outputs_digest: str
+    batches_digest: str
+    summary: dict[str, Spread]
+    warnings: list[str]
+
+
+class _SchemaOnly(msgspec.Struct):
+    schema: str | None = None
+
+
+def encode_run(run: Run) -> bytes:
+    """The document as indented JSON with a final newline."""
+    return msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n"
+
+
+def store_run(run: Run, folder: Path) -> Path:
+    """Write ``run`` to ``folder``/id.json, replacing an earlier state of it at once or not at all; its path.
+
+    Raises:
+        ResultsError: it can't be written.
+    """
+    path = folder / f"{run.id}.json"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _replace(path, encode_run(run))
+    except OSError as error:
+        raise ResultsError(f"{path} can't be written: {error.strerror}") from error
+    return path
+
+
+def _replace(path: Path, data: bytes) -> None:
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def check_writable(folder: Path) -> None:
+    """Find out before measuring whether results can be stored.
+
+    Raises:
+        ResultsError: they can't.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ResultsError(
+            f"results can't be written to {folder}: {error.strerror}; --output chooses another"
+        ) from error
+
+
+def read_run(path: Path) -> Run:
+    """Read a stored run.
+
+    Raises:
+        ResultsError: it isn't there, is no JSON, or of another schema; says which.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ResultsError(f"{path} can't be read: {error.strerror}") from error
+    try:
+        schema = msgspec.json.decode(data, type=_SchemaOnly).schema
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ResultsError(f"{path} is no stored run: {error}") from error
+    if schema != SCHEMA:
+        raise ResultsError(f"{path}: its schema is {schema!r}, this serbench reads {SCHEMA!r}")
+    try:
+        return msgspec.json.decode(data, type=Run)
+    except (msgspec.ValidationError, UnicodeDecodeError, ExperimentError) as error:
+        raise ResultsError(f"{path} does not hold what {SCHEMA} says: {error}") from error
+
+
+def find_run(name: str, folder: Path) -> Path:
+    """The file of a run given as a path, as an id in ``folder``, or as the only id there that begins so.
+
+    Raises:
+        ResultsError: none or more than one; names some that are there.
+    """
+    if Path(name).is_file():
+        return Path(name)
+    ids = sorted(path.stem for path in folder.glob("*.json"))
+    matches = [one for one in ids if one == name] or [one for one in ids if one.startswith(name)]
+    if len(matches) == 1:
+        return folder / f"{matches[0]}.json"
+    if matches:
+        raise ResultsError(f"{name} is the beginning of {len(matches)} runs in {folder}: {_some(matches)}")
+    there = f"the latest there: {_some(ids[-3:])}" if ids else "there are none yet"
+    raise ResultsError(f"{name} is neither a file nor a run in {folder}; {there}")
+
+
+def _some(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:5]) + (", …" if len(ids) > 5 else "")

@@ -1,0 +1,128 @@
+"""Turns repeated measurements into percentiles, ratios with intervals, and verdicts.
+
+It does not know what was measured, in which order it was taken, nor how it is shown.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtrit
+
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+Verdict: TypeAlias = Literal["faster", "slower", "no difference shown", "too noisy to tell", "too few repeats"]
+
+CONFIDENCE: Final = 0.95
+MIN_PAIRS: Final = 4
+"""With fewer pairs the interval says more about luck than about the things compared."""
+
+WIDE: Final = math.log(1.10)
+"""An interval that includes "equal" and is wider than ±10 % shows nothing: the verdict is "too noisy to tell"."""
+
+SETTLED: Final = math.log(1.05)
+"""What the advice for a noisy comparison aims at: an interval of ±5 %."""
+
+_MAX_ADVISED_REPEATS: Final = 50
+
+
+class Interval(NamedTuple):
+    """``center`` ± ``half``, float64 of the shape of the values without their last axis."""
+
+    center: FloatArray
+    half: FloatArray
+
+
+IntervalOf: TypeAlias = Callable[[FloatArray], Interval]
+"""How an interval is made from log-ratios float64[..., pairs]; ``judge`` takes any."""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing against another: ``ratio`` (other / first) with its interval, and the verdict in words.
+
+    ``low`` and ``high`` are None where there are fewer than MIN_PAIRS pairs. ``advice``: what would settle it, empty
+    where nothing needs settling.
+    """
+
+    ratio: float
+    low: float | None
+    high: float | None
+    pairs: int
+    verdict: Verdict
+    advice: str = ""
+
+
+def paired_t(log_ratios: FloatArray, confidence: float = CONFIDENCE) -> Interval:
+    """Student's interval for the mean of log-ratios float64[..., pairs], pairs ≥ 2, over the last axis.
+
+    Pairing takes out what both sides of a pair share: the machine's slow drift, and how heavy the repeat's prompts are.
+    """
+    pairs = log_ratios.shape[-1]
+    quantile = float(stdtrit(pairs - 1, 0.5 + confidence / 2))
+    error = log_ratios.std(axis=-1, ddof=1) / math.sqrt(pairs)
+    return Interval(log_ratios.mean(axis=-1), quantile * error)
+
+
+def judge(
+    first: Sequence[float],
+    other: Sequence[float],
+    *,
+    higher_is_better: bool,
+    interval_of: IntervalOf = paired_t,
+) -> Finding:
+    """Compare two series of positive figures that were taken in pairs.
+
+    Raises:
+        ValueError: the series differ in length, are empty, or hold a figure that isn't positive.
+    """
+    if len(first) != len(other) or not first:
+        raise ValueError(f"{len(first)} and {len(other)} figures can't be paired")
+    if min(*first, *other) <= 0:
+        raise ValueError(f"a ratio needs figures above 0, not {min(*first, *other)}")
+    log_ratios = np.log(np.asarray(other, dtype=np.float64)) - np.log(np.asarray(first, dtype=np.float64))
+    pairs = len(log_ratios)
+    if pairs < MIN_PAIRS:
+        ratio = math.exp(float(log_ratios.mean()))
+        advice = f"at least {MIN_PAIRS} repeats are needed, there are {pairs}"
+        return Finding(ratio, None, None, pairs, "too few repeats", advice)
+    interval = interval_of(log_ratios)
+    center, half = float(interval.center), float(interval.half)
+    verdict = _verdict(center, half, higher_is_better)
+    advice = _advice(log_ratios) if verdict == "too noisy to tell" else ""
+    return Finding(math.exp(center), math.exp(center - half), math.exp(center + half), pairs, verdict, advice)
+
+
+def _verdict(center: float, half: float, higher_is_better: bool) -> Verdict:
+    if center - half > 0 or center + half < 0:
+        return "faster" if (center > 0) == higher_is_better else "slower"
+    return "too noisy to tell" if half > WIDE else "no difference shown"
+
+
+def repeats_needed(deviation: float, half: float, confidence: float = CONFIDENCE) -> int | None:
+    """How many pairs give an interval of ± ``half`` when log-ratios scatter by ``deviation``; None: more than 50."""
+    pairs = np.arange(MIN_PAIRS, _MAX_ADVISED_REPEATS + 1)
+    halves = stdtrit(pairs - 1, 0.5 + confidence / 2) * deviation / np.sqrt(pairs)
+    enough = np.flatnonzero(halves <= half)
+    return int(pairs[enough[0]]) if len(enough) else None
+
+
+def _advice(log_ratios: FloatArray) -> str:
+    needed = repeats_needed(float(log_ratios.std(ddof=1)), SETTLED)
+    if needed is None:
+        return "more repeats won't settle it: close other programs, or give each repeat more requests"
+    return f"--repeats {needed} would narrow the interval to about ±5 %"
+
+
+def percentile(values: FloatArray, percent: float) -> float:
+    """The ``percent``-th percentile of float64[n], n ≥ 1, interpolated linearly."""
+    return float(np.percentile(values, percent))
+
+
+def variation(values: Sequence[float]) -> float:
+    """The standard deviation of positive figures as a share of their mean; 0 for a single one."""
+    if len(values) < 2:
+        return 0.0
+    array = np.asarray(values, dtype=np.float64)
+    return float(array.std(ddof=1) / array.mean())

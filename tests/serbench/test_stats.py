@@ -1,0 +1,128 @@
+"""Tests intervals and verdicts, on simulated noise above all. They do not know the harness."""
+
+import math
+
+import numpy as np
+import pytest
+
+from serbench.interleave import balanced_order
+from serbench.stats import (
+    CONFIDENCE,
+    FloatArray,
+    Interval,
+    judge,
+    paired_t,
+    percentile,
+    repeats_needed,
+    variation,
+)
+
+SEEDS = range(2000)
+REPEATS = 5
+
+
+def simulated_pairs(noise: float, rho: float = 0.0, effect: float = 0.0) -> FloatArray:
+    """Log-ratios float64[seeds, REPEATS] of two things that take turns as the harness makes them.
+
+    Each pass has noise of the given standard deviation, an AR(1) process over time with correlation ``rho``.
+    """
+    rows = []
+    for seed in SEEDS:
+        rng = np.random.default_rng(seed)
+        shocks = rng.standard_normal(2 * REPEATS)
+        levels = np.empty_like(shocks)
+        levels[0] = shocks[0]
+        for i in range(1, len(shocks)):
+            levels[i] = rho * levels[i - 1] + math.sqrt(1 - rho * rho) * shocks[i]
+        turns = np.array(balanced_order(2, REPEATS, seed))
+        by_thing = np.take_along_axis(levels.reshape(REPEATS, 2), np.argsort(turns, axis=1), axis=1)
+        rows.append(noise * (by_thing[:, 1] - by_thing[:, 0]) + effect)
+    return np.array(rows)
+
+
+def share_different(log_ratios: FloatArray) -> float:
+    center, half = paired_t(log_ratios)
+    return float(np.mean(np.abs(center) > half))
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.3, 0.7])
+def test_false_alarms_stay_below_the_limit(rho: float) -> None:
+    assert share_different(simulated_pairs(0.015, rho)) <= 0.065
+
+
+def test_a_true_change_of_five_percent_is_found() -> None:
+    center, half = paired_t(simulated_pairs(0.015, effect=math.log(1.05)))
+    assert np.mean(center - half > 0) >= 0.90
+
+
+def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
+    center, half = paired_t(simulated_pairs(0.03, effect=0.1))
+    assert np.mean(np.abs(center - 0.1) <= half) == pytest.approx(CONFIDENCE, abs=0.015)
+
+
+def test_the_interval_is_students() -> None:
+    center, half = paired_t(np.array([0.1, 0.2, 0.3, 0.4]))
+    assert center == pytest.approx(0.25)
+    assert half == pytest.approx(3.182446 * np.std([0.1, 0.2, 0.3, 0.4], ddof=1) / 2, rel=1e-6)
+
+
+@pytest.mark.parametrize(("higher_is_better", "verdict"), [(True, "faster"), (False, "slower")])
+def test_a_clear_difference_is_named_by_what_is_better(higher_is_better: bool, verdict: str) -> None:
+    finding = judge([100, 101, 99, 100], [120, 122, 119, 121], higher_is_better=higher_is_better)
+    assert finding.verdict == verdict
+    assert finding.low is not None
+    assert finding.high is not None
+    assert 1.0 < finding.low < finding.ratio < finding.high
+    assert finding.ratio == pytest.approx(1.205, abs=0.001)
+
+
+def test_identical_figures_show_no_difference() -> None:
+    finding = judge([3.0] * 5, [3.0] * 5, higher_is_better=True)
+    assert (finding.ratio, finding.low, finding.high, finding.verdict) == (1.0, 1.0, 1.0, "no difference shown")
+
+
+def test_a_wide_interval_is_too_noisy_and_says_what_would_settle_it() -> None:
+    finding = judge([100, 80, 120, 100, 90], [90, 100, 110, 80, 120], higher_is_better=True)
+    assert finding.verdict == "too noisy to tell"
+    assert "more repeats won't settle it" in finding.advice
+    settled = judge([100, 92, 108, 100, 95], [95, 100, 104, 92, 108], higher_is_better=True)
+    assert settled.verdict == "too noisy to tell"
+    assert "--repeats" in settled.advice
+
+
+def test_fewer_than_four_pairs_are_too_few() -> None:
+    finding = judge([1, 1, 1], [2, 2, 2], higher_is_better=True)
+    assert (finding.verdict, finding.low, finding.high) == ("too few repeats", None, None)
+    assert finding.ratio == pytest.approx(2)
+    assert "at least 4" in finding.advice
+
+
+def test_another_interval_can_take_its_place() -> None:
+    def certain(log_ratios: FloatArray) -> Interval:
+        return Interval(log_ratios.mean(axis=-1), np.zeros(()))
+
+    assert judge([1.0] * 4, [1.0, 1.0, 1.0, 1.001], higher_is_better=True, interval_of=certain).verdict == "faster"
+
+
+@pytest.mark.parametrize(("first", "other"), [([], []), ([1.0], [1.0, 2.0]), ([1.0, 0.0], [1.0, 1.0])])
+def test_figures_that_make_no_ratio_are_refused(first: list[float], other: list[float]) -> None:
+    with pytest.raises(ValueError, match="figures"):
+        judge(first, other, higher_is_better=True)
+
+
+def test_repeats_needed_narrows_the_interval() -> None:
+    needed = repeats_needed(0.05, math.log(1.05))
+    assert needed is not None
+    sample = np.random.default_rng(0).normal(0, 0.05, size=(4000, needed))
+    assert np.median(paired_t(sample).half) <= math.log(1.05)
+    assert repeats_needed(1.0, math.log(1.05)) is None
+
+
+def test_percentiles_interpolate() -> None:
+    assert percentile(np.array([1.0, 2.0, 3.0, 4.0]), 50) == 2.5
+    assert percentile(np.array([7.0]), 99) == 7.0
+
+
+def test_variation_is_a_share_of_the_mean() -> None:
+    assert variation([90.0, 110.0]) == pytest.approx(0.1414, abs=1e-4)
+    assert variation([5.0]) == 0.0
