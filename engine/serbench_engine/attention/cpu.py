@@ -17,10 +17,10 @@ from serbench_engine.attention.base import Attend, AttentionShape, CacheShape, L
 from serbench_engine.runner.inputs import StepInputs
 
 GATHERED_BYTES: Final = 1 << 20
-"""Keys gathered for one padded batch: small enough to be in the processor's cache when they are used."""
+"""Small enough that what was gathered is still in the processor's cache when it is used."""
 
 MASK_ELEMENTS: Final = 1 << 20
-"""Queries × keys of one piece of a prompt: bounds its mask and its scores."""
+"""A few MB for the mask of one piece, however long the prompt."""
 
 
 class DecodeGroup(msgspec.Struct, frozen=True, eq=False):
@@ -57,24 +57,36 @@ class WindowWork(msgspec.Struct, frozen=True, eq=False):
 
 
 class CpuAttention:
-    """The backend for ``--device cpu``: correct, bounded in memory, and the same for the same batch."""
+    """The backend for ``--device cpu``: correct, bounded in memory, and the same for the same batch.
 
-    def __init__(self, shape: AttentionShape, cache: CacheShape) -> None:
+    ``gathered_bytes`` of keys are put together for one padded batch; ``mask_elements``, queries × keys, bound one piece
+    of a prompt.
+    """
+
+    def __init__(
+        self,
+        shape: AttentionShape,
+        cache: CacheShape,
+        gathered_bytes: int = GATHERED_BYTES,
+        mask_elements: int = MASK_ELEMENTS,
+    ) -> None:
         self._shape = shape
         self._cache = cache
-        self._layers = allocate_cache(shape, cache)
+        self._gathered_bytes = gathered_bytes
+        self._mask_elements = mask_elements
+        self.layers = allocate_cache(shape, cache)
 
     def begin(self, inputs: StepInputs, block_table: Int32Array) -> Attend:
         """See AttentionBackend.begin."""
         tables = block_table[inputs.rows]
-        cut = _Cut(self._shape, self._cache, inputs, tables)
+        cut = _Cut(self._shape, self._cache, self._gathered_bytes, inputs, tables)
         work = {window: cut.work(window) for window in set(self._shape.windows)}
         blocks, offsets = np.divmod(inputs.slots, self._cache.block_size)
         written = torch.from_numpy(blocks), torch.from_numpy(offsets)
         begun = torch.from_numpy(blocks[offsets == 0])
 
         def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-            cache = self._layers[layer]
+            cache = self.layers[layer]
             for pages, new in ((cache.keys, key), (cache.values, value)):
                 # What a block's former owner left could be NaN, which no mask keeps out of a sum.
                 pages.index_fill_(0, begun, 0)
@@ -107,7 +119,7 @@ class CpuAttention:
         keys, values = self._gather(cache, row.pages, shape.num_kv_heads)  # [kv_heads, keys, head_dim]
         # [n, heads, head_dim] → [kv_heads, group, n, head_dim]
         query = query.unflatten(1, (shape.num_kv_heads, shape.group)).permute(1, 2, 0, 3)
-        for first, last in _pieces(len(out), keys.shape[1]):
+        for first, last in _pieces(len(out), max(1, self._mask_elements // keys.shape[1])):
             end = row.position + last - row.first_key  # keys from row.first_key on
             begin = max(0, row.position + first + 1 - window - row.first_key) if window else 0
             queries = torch.arange(row.position + first, row.position + last)[:, None] - row.first_key
@@ -132,8 +144,11 @@ class CpuAttention:
 class _Cut:
     """Cuts one step into groups and prompt rows."""
 
-    def __init__(self, shape: AttentionShape, cache: CacheShape, inputs: StepInputs, tables: Int32Array) -> None:
-        self._shape, self._cache, self._inputs, self._tables = shape, cache, inputs, tables
+    def __init__(
+        self, shape: AttentionShape, cache: CacheShape, gathered_bytes: int, inputs: StepInputs, tables: Int32Array
+    ) -> None:
+        self._shape, self._cache, self._gathered_bytes = shape, cache, gathered_bytes
+        self._inputs, self._tables = inputs, tables
 
     def work(self, window: int) -> WindowWork:
         inputs, size = self._inputs, self._cache.block_size
@@ -148,13 +163,13 @@ class _Cut:
         return WindowWork(window, groups, prompts)
 
     def _similar(self, rows: Int64Array, count: Int32Array) -> Iterator[Int64Array]:
-        """Longest first, so that a batch holds rows of similar length; each within GATHERED_BYTES, or one row."""
+        """Longest first, so that a batch holds rows of similar length; each within gathered_bytes, or one row."""
         block_bytes = (
             self._shape.num_kv_heads * self._cache.block_size * self._shape.head_dim * self._cache.dtype.itemsize
         )
         rows = rows[np.argsort(-count[rows], kind="stable")]
         while len(rows):
-            fit = max(1, GATHERED_BYTES // (int(count[rows[0]]) * block_bytes))
+            fit = max(1, self._gathered_bytes // (int(count[rows[0]]) * block_bytes))
             yield rows[:fit]
             rows = rows[fit:]
 
@@ -192,8 +207,7 @@ class _Cut:
         return torch.from_numpy(pages.reshape(-1))
 
 
-def _pieces(queries: int, keys: int) -> Iterator[tuple[int, int]]:
-    step = max(1, MASK_ELEMENTS // keys)
+def _pieces(queries: int, step: int) -> Iterator[tuple[int, int]]:
     for first in range(0, queries, step):
         yield first, min(first + step, queries)
 

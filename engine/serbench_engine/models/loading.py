@@ -5,6 +5,7 @@ Both go by the names that the transformers library gives to tensors: how a model
 
 import hashlib
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import torch
@@ -14,6 +15,7 @@ from serbench_engine.errors import ModelError
 from serbench_engine.models.base import CausalLM
 
 FLOATS: Final = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+NOT_NEEDED: Final = ("lm_head.weight", "rotary_emb.inv_freq", "decoder.version")
 SHOWN: Final = 3
 """Names that an error message lists before it only counts."""
 
@@ -21,8 +23,8 @@ SHOWN: Final = 3
 def load_weights(model: CausalLM, weights: Iterable[tuple[str, Tensor]]) -> None:
     """Copy every tensor to its place, cast to the model's dtype.
 
-    A name may lack its leading ``model.``, as in checkpoints of the bare decoder. Tensors that repeat others are passed
-    over: the head of a model that ties it to its embedding, and rotary frequencies, which older versions saved.
+    Passed over is what needs no place: the head of a model that ties it to its embedding, and rotary frequencies and
+    format versions, which older checkpoints hold.
 
     Raises:
         ModelError: a tensor that has no place, another shape or no floating-point numbers; places that got none.
@@ -31,11 +33,10 @@ def load_weights(model: CausalLM, weights: Iterable[tuple[str, Tensor]]) -> None
     missing = dict.fromkeys(places)
     unexpected: list[str] = []
     for name, tensor in weights:
-        known = name if name in places else f"model.{name}"
-        if known in places:
-            _copy(known, tensor, places[known])
-            missing.pop(known, None)
-        elif not name.endswith(("lm_head.weight", "rotary_emb.inv_freq")):
+        if name in places:
+            _copy(name, tensor, places[name])
+            missing.pop(name, None)
+        elif not name.endswith(NOT_NEEDED):
             unexpected.append(name)
     if missing:
         raise ModelError(f"the weights do not fit the configuration: {_some(list(missing))} not among them")
@@ -65,13 +66,18 @@ def fill_dummy(model: CausalLM, std: float, seed: int) -> None:
 
     Each tensor is drawn in float32 from its own stream, f(seed, name), then cast: the same in every dtype.
     """
-    for name, place in model.places().items():
-        if name.endswith(".bias"):
-            place.zero_()
-        elif place.dim() == 1:  # the scale of a norm
-            place.fill_(1)
-        else:
-            place.copy_(_normal(place.shape, std, seed, name))
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        for _ in pool.map(lambda item: _fill(item[0], item[1], std, seed), model.places().items()):
+            pass  # raises what a thread raised
+
+
+def _fill(name: str, place: Tensor, std: float, seed: int) -> None:
+    if name.endswith(".bias"):
+        place.zero_()
+    elif place.dim() == 1:  # the scale of a norm
+        place.fill_(1)
+    else:
+        place.copy_(_normal(place.shape, std, seed, name))
 
 
 def _normal(shape: torch.Size, std: float, seed: int, name: str) -> Tensor:

@@ -10,7 +10,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from serbench_codecs.plan import StepPlan, StepResult
+from serbench_codecs.plan import Int32Array, StepPlan, StepResult
 from serbench_codecs.table import RequestTable, TableLimits
 from serbench_engine.attention.base import Attend, CacheShape
 from serbench_engine.attention.registry import make_attention
@@ -23,6 +23,7 @@ from serbench_engine.models.memory import available_bytes, check_fits
 from serbench_engine.models.registry import build_model
 from serbench_engine.runner.inputs import InputPreparer, StepInputs
 from serbench_engine.sampling.sampler import Sampler
+from serbench_engine.weights.reader import iterate_weights
 
 DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -42,6 +43,11 @@ class TorchBatch(msgspec.Struct, frozen=True, eq=False):
     positions: Tensor
     last: Tensor
     attend: Attend
+
+    @property
+    def sample_rows(self) -> Int32Array:
+        """See runner.base.Batch."""
+        return self.inputs.sample_rows
 
 
 class TorchRunner:
@@ -109,8 +115,6 @@ def _loaded_model(spec: WorkerSpec, config: ModelConfig, dtype: torch.dtype) -> 
     if spec.model.weights.kind == "dummy":
         fill_dummy(model, config.init_std, spec.seed)
     else:
-        from serbench_engine.weights.reader import iterate_weights  # here: file formats are loaded only when used
-
         load_weights(model, iterate_weights(spec.model.weights, config))
     return model
 

@@ -1,16 +1,18 @@
 """Every model equals the transformers library's on the same weights, however its tokens are cut into steps."""
 
 from functools import lru_cache
+from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from serbench_engine.models.config import ModelConfig
+from serbench_engine.models.config import ModelConfig, WeightsSource
 from serbench_engine.runner.torch_runner import TorchRunner
-from tests.engine.driving import Driver, loaded_runner
+from tests.engine.driving import Driver, loaded_runner, worker_spec
 from tests.engine.models.tiny import LENGTH, TINY, VOCAB, reference_logits, state_of, tiny_config, tiny_model
 
 OUTPUT = 10
@@ -112,6 +114,21 @@ def test_every_prompt_token_matters(name: str) -> None:
         driver.step({1: len(changed)})
         assert _difference(driver.logits[0][0], driver.logits[1][0]) > 1e-2
         driver.drop(1)
+
+
+@pytest.mark.parametrize("saved", ["opt-post-norm", "qwen3"])
+def test_weights_from_a_saved_folder(saved: str, tmp_path: Path) -> None:
+    reference(saved).save_pretrained(tmp_path, max_shard_size="50KB")
+    files = tuple(sorted(str(path) for path in tmp_path.glob("*.safetensors")))
+    assert len(files) > 1
+    config = tiny_config(saved)
+    spec = worker_spec(config)
+    model = msgspec.structs.replace(spec.model, weights=WeightsSource("safetensors", files))
+    driver = Driver(TorchRunner(msgspec.structs.replace(spec, model=model)), config)
+    [prompt] = prompts(7, 20)
+    driver.add(0, prompt)
+    driver.step({0: len(prompt)})
+    assert_equals_reference(saved, driver, 0, prompt, 1)
 
 
 def _difference(a: Tensor, b: Tensor) -> float:

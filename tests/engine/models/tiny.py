@@ -62,8 +62,15 @@ TINY: Final[dict[str, Callable[[], PretrainedConfig]]] = {
         "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32
     ),
     "llama-yarn": lambda: _rope("yarn", factor=4.0, original_max_position_embeddings=32),
-    "llama-yarn-mscale": lambda: _rope(
-        "yarn", factor=4.0, original_max_position_embeddings=32, mscale=0.7, mscale_all_dim=1.0, beta_fast=8.0
+    "llama-yarn-more": lambda: _rope(
+        "yarn",
+        factor=4.0,
+        original_max_position_embeddings=32,
+        beta_fast=2.0,
+        beta_slow=0.5,
+        truncate=False,
+        mscale=0.7,
+        mscale_all_dim=1.0,
     ),
     "llama-longrope": lambda: _rope(
         "longrope",
