@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from serbench_engine.errors import ConfigError
-from serbench_engine.transport import inproc, pipe, shm
+from serbench_engine.transport import inproc, pipe, shm, zeromq
 from serbench_engine.transport.base import Channel, Endpoint, Receiver, Sender
 
 
@@ -31,6 +31,7 @@ TRANSPORTS: Final[Mapping[str, Transport]] = MappingProxyType(
         "inproc": Transport(inproc.make_channel, inproc.connect_sender, inproc.connect_receiver, leaves_process=False),
         "pipe": Transport(pipe.make_channel, pipe.connect_sender, pipe.connect_receiver, leaves_process=True),
         "shm": Transport(shm.make_channel, shm.connect_sender, shm.connect_receiver, leaves_process=True),
+        "zmq": Transport(zeromq.make_channel, zeromq.connect_sender, zeromq.connect_receiver, leaves_process=True),
     }
 )
 
