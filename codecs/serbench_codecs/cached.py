@@ -3,13 +3,15 @@
 It does not know the ids of running requests at all: only an admission carries ids.
 """
 
+from itertools import repeat
+
 import msgspec
 
 from serbench_codecs.codec import Traits
 from serbench_codecs.decoding import BAD_BYTES, BatchMemory, int32, malformed
-from serbench_codecs.full_state import written
+from serbench_codecs.id_lists import writes_of, written
 from serbench_codecs.new_requests import NewRequest, admissions, new_requests
-from serbench_codecs.plan import NO_WRITES, StepPlan, Writes
+from serbench_codecs.plan import NO_WRITES, StepPlan
 from serbench_codecs.table import RequestTable, TableLimits
 
 
@@ -41,9 +43,8 @@ class CachedEncoder:
     def adapt(self, plan: StepPlan, table: RequestTable) -> StepChanges:
         """The plan as structs, one for each request."""
         rows = plan.batch_rows.tolist()
-        requests = [
-            RequestChange(row, count, 0, []) for row, count in zip(rows, plan.batch_counts.tolist(), strict=True)
-        ]
+        nothing: list[int] = []
+        requests = list(map(RequestChange, rows, plan.batch_counts.tolist(), repeat(0), repeat(nothing)))
         if len(plan.blocks):
             by_row = dict(zip(rows, requests, strict=True))
             for row, start, values in written(plan.blocks):
@@ -90,12 +91,13 @@ class CachedDecoder:
 
     def _plan(self, changes: StepChanges) -> StepPlan:
         requests = changes.requests
-        rows = int32([one.row for one in requests])
-        counts = int32([one.num_scheduled for one in requests])
-        blocks = _block_writes([one for one in requests if one.block_ids])
-        if len(counts) and int(counts.min()) == 0:
-            rows, counts = rows[counts != 0], counts[counts != 0]
-        batch_rows, batch_counts = self._batch.same(rows, counts)
+        grown = [one for one in requests if one.block_ids]
+        blocks = writes_of(
+            [one.row for one in grown], [one.blocks_start for one in grown], [one.block_ids for one in grown]
+        )
+        batch_rows, batch_counts = self._batch.running(
+            [one.row for one in requests], [one.num_scheduled for one in requests]
+        )
         return StepPlan(
             changes.step,
             changes.epoch,
@@ -119,14 +121,3 @@ class CachedCodec(msgspec.Struct, frozen=True):
     def ends(self, limits: TableLimits) -> tuple[CachedEncoder, CachedDecoder]:
         """A new encoder and a new decoder."""
         return CachedEncoder(), CachedDecoder()
-
-
-def _block_writes(changed: list[RequestChange]) -> Writes:
-    if not changed:
-        return NO_WRITES
-    return Writes(
-        int32([one.row for one in changed]),
-        int32([one.blocks_start for one in changed]),
-        int32([len(one.block_ids) for one in changed]),
-        int32([block for one in changed for block in one.block_ids]),
-    )

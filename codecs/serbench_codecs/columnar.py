@@ -17,11 +17,11 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from serbench_codecs.batch_forecast import BatchForecast
 from serbench_codecs.codec import Traits
 from serbench_codecs.decoding import BAD_BYTES, malformed
+from serbench_codecs.forecast import Forecast
 from serbench_codecs.packed_columns import INT32, ColumnReader, pack_admissions, take_admissions
-from serbench_codecs.plan import NO_ADMISSIONS, NO_ROWS, NO_WRITES, StepPlan, Writes
+from serbench_codecs.plan import NO_ADMISSIONS, NO_ROWS, NO_WRITES, Admissions, Int32Array, StepPlan, Writes
 from serbench_codecs.table import RequestTable, TableLimits
 
 _HEAD: Final = struct.Struct("<QIHH")  # step, number of block writes, epoch, flags
@@ -45,7 +45,8 @@ class ColumnarEncoder:
     """Packs what a decoder that saw the same plans can't tell itself."""
 
     def __init__(self, limits: TableLimits) -> None:
-        self._forecast = BatchForecast(limits)
+        self._forecast = Forecast(limits)
+        self._ones = _ones(limits)
         self._row_type, self._count_type = _batch_types(limits)
 
     def adapt(self, plan: StepPlan, table: RequestTable) -> StepPlan:
@@ -54,61 +55,68 @@ class ColumnarEncoder:
 
     def encode(self, objects: StepPlan) -> bytes:
         """The head and its sections."""
-        plan = objects
+        plan, forecast = objects, self._forecast
+        if len(plan.freed) or len(plan.admitted.rows) or not forecast.is_last_batch(plan):
+            return self._encode_change(plan)
+        forecast.ran_again()
+        num_writes = len(plan.blocks.rows)
+        if not num_writes:
+            return _HEAD.pack(plan.step, 0, plan.epoch, SAME)
+        flags, blocks = self._pack_blocks(plan.blocks)
+        return _HEAD.pack(plan.step, num_writes, plan.epoch, flags) + blocks
+
+    def _encode_change(self, plan: StepPlan) -> bytes:
+        """Where requests come or go, or the batch is another one."""
         flags = 0
-        parts = [b""]  # the head's place
+        sections = []
         if len(plan.freed):
             flags |= FREED
-            parts += [len(plan.freed).to_bytes(4, "little"), plan.freed.tobytes()]
+            sections += [len(plan.freed).to_bytes(4, "little"), plan.freed.tobytes()]
         if len(plan.admitted):
             flags |= ADMITTED
-            parts += pack_admissions(plan.admitted)
+            sections += pack_admissions(plan.admitted)
             self._forecast.admit(plan.admitted)
-        num_writes = len(plan.blocks.rows)
-        if num_writes:
-            flags |= self._pack_blocks(plan.blocks, parts)
-        if not self._forecast.is_last_batch(plan):
-            flags |= self._pack_batch(plan, parts)
-            self._forecast.ran(plan.batch_rows, plan.batch_counts)
-        else:
-            self._forecast.ran(self._forecast.rows, self._forecast.counts)
-        parts[0] = _HEAD.pack(plan.step, num_writes, plan.epoch, flags)
-        return b"".join(parts)
+        if len(plan.blocks):
+            kind, blocks = self._pack_blocks(plan.blocks)
+            flags |= kind
+            sections.append(blocks)
+        kind, batch = self._pack_batch(plan)
+        self._forecast.ran(plan.batch_rows, plan.batch_counts)
+        return b"".join([_HEAD.pack(plan.step, len(plan.blocks), plan.epoch, flags | kind), *sections, *batch])
 
-    def _pack_blocks(self, blocks: Writes, parts: list[bytes]) -> int:
-        rows, held = blocks.rows, self._forecast.num_blocks
-        are_next = held[rows].tobytes() == blocks.starts.tobytes()
-        parts.append(rows.tobytes())
+    def _pack_blocks(self, blocks: Writes) -> tuple[int, bytes]:
+        rows, starts = blocks.rows.astype(np.intp), blocks.starts
+        held = self._forecast.next_blocks(rows)
+        are_next = held.tobytes() == starts.tobytes()
         if are_next and len(blocks.values) == len(rows):
-            held[rows] = blocks.starts + 1
-            parts.append(blocks.values.tobytes())
-            return APPEND_ONE
-        held[rows] = np.maximum(held[rows], blocks.starts + blocks.counts)
-        parts.append(blocks.counts.tobytes())
-        if not are_next:
-            parts.append(blocks.starts.tobytes())
-        parts.append(blocks.values.tobytes())
-        return APPEND if are_next else POSITIONAL
+            self._forecast.hold(rows, starts + self._ones[: len(rows)])
+            return APPEND_ONE, blocks.rows.tobytes() + blocks.values.tobytes()
+        self._forecast.hold(rows, np.maximum(held, starts + blocks.counts))
+        rows_and_counts = blocks.rows.tobytes() + blocks.counts.tobytes()
+        if are_next:
+            return APPEND, rows_and_counts + blocks.values.tobytes()
+        return POSITIONAL, rows_and_counts + starts.tobytes() + blocks.values.tobytes()
 
-    def _pack_batch(self, plan: StepPlan, parts: list[bytes]) -> int:
-        rows, counts = self._forecast.expected(plan.freed, plan.admitted)
+    def _pack_batch(self, plan: StepPlan) -> tuple[int, list[bytes]]:
+        if self._forecast.is_last_batch(plan):
+            return SAME, []
+        rows, counts = self._forecast.batch(plan.freed, plan.admitted)
         if rows.tobytes() == plan.batch_rows.tobytes():
             wrong = np.flatnonzero(counts != plan.batch_counts).astype(np.int32)
-            parts += [len(wrong).to_bytes(4, "little"), wrong.tobytes(), plan.batch_counts[wrong].tobytes()]
-            return FORECAST
-        parts += [
+            return FORECAST, [len(wrong).to_bytes(4, "little"), wrong.tobytes(), plan.batch_counts[wrong].tobytes()]
+        return WHOLE, [
             len(plan.batch_rows).to_bytes(4, "little"),
             plan.batch_rows.astype(self._row_type).tobytes(),
             plan.batch_counts.astype(self._count_type).tobytes(),
         ]
-        return WHOLE
 
 
 class ColumnarDecoder:
     """Unpacks the sections and tells the rest from the plans before."""
 
     def __init__(self, limits: TableLimits) -> None:
-        self._forecast = BatchForecast(limits)
+        self._forecast = Forecast(limits)
+        self._ones = _ones(limits)
         self._row_type, self._count_type = _batch_types(limits)
 
     def decode(self, payload: memoryview) -> StepPlan:
@@ -119,13 +127,13 @@ class ColumnarDecoder:
         """
         try:
             step, num_writes, epoch, flags = _HEAD.unpack_from(payload)
-            if flags == SAME | APPEND_ONE:
-                blocks = self._appended(payload, num_writes)
-                self._forecast.ran(self._forecast.rows, self._forecast.counts)
-                return StepPlan(
-                    step, epoch, NO_ROWS, NO_ADMISSIONS, blocks, NO_WRITES, self._forecast.rows, self._forecast.counts
-                )
-            return self._plan(payload, step, num_writes, epoch, flags)
+            if flags != SAME | APPEND_ONE:
+                return self._decode_change(payload, step, num_writes, epoch, flags)
+            blocks = self._appended(payload, num_writes)
+            forecast = self._forecast
+            forecast.ran_again()
+            rows, counts = forecast.rows, forecast.counts
+            return StepPlan(step, epoch, NO_ROWS, NO_ADMISSIONS, blocks, NO_WRITES, rows, counts)
         except BAD_BYTES as error:
             raise malformed("columnar", error) from error
 
@@ -133,49 +141,55 @@ class ColumnarDecoder:
         """The plan itself."""
         return objects
 
-    def _plan(self, payload: memoryview, step: int, num_writes: int, epoch: int, flags: int) -> StepPlan:
+    def _appended(self, payload: memoryview, num_writes: int) -> Writes:
+        """A block for each of some rows, and nothing else: what a steady step is made of."""
+        if not num_writes or len(payload) != _HEAD.size + 8 * num_writes:
+            raise ValueError(f"{len(payload)} bytes for {num_writes} blocks")
+        columns = np.frombuffer(payload, INT32, 2 * num_writes, _HEAD.size).copy()
+        rows, ones = columns[:num_writes], self._ones[:num_writes]
+        index = rows.astype(np.intp)
+        starts = self._forecast.next_blocks(index)
+        self._forecast.hold(index, starts + ones)
+        return Writes(rows, starts, ones, columns[num_writes:])
+
+    def _decode_change(self, payload: memoryview, step: int, num_writes: int, epoch: int, flags: int) -> StepPlan:
+        """Where requests come or go, or the batch is another one, or there is nothing at all."""
         if flags & ~ALL_FLAGS or flags & BATCH == BATCH or bool(flags & BLOCKS) != bool(num_writes):
             raise ValueError(f"flags {flags:#x} with {num_writes} block writes")
-        reader = ColumnReader(payload, _HEAD.size)
+        forecast, reader = self._forecast, ColumnReader(payload, _HEAD.size)
         freed = reader.take_int32(reader.take_count()) if flags & FREED else NO_ROWS
         admitted = NO_ADMISSIONS
         if flags & ADMITTED:
             admitted = take_admissions(reader)
-            self._forecast.admit(admitted)
+            forecast.admit(admitted)
         blocks = self._blocks(reader, num_writes, flags & BLOCKS) if num_writes else NO_WRITES
-        rows, counts = self._forecast.rows, self._forecast.counts
-        if flags & BATCH == FORECAST:
-            rows, counts = self._forecast.expected(freed, admitted)
-            num_wrong = reader.take_count()
-            wrong = reader.take_int32(num_wrong)
-            counts[wrong] = reader.take_int32(num_wrong)
-        elif flags & BATCH == WHOLE:
-            num_rows = reader.take_count()
-            rows = reader.take(self._row_type, num_rows).astype(np.int32)
-            counts = reader.take(self._count_type, num_rows).astype(np.int32)
+        if flags & BATCH == SAME:
+            forecast.ran_again()
+        else:
+            forecast.ran(*self._batch(reader, flags & BATCH, freed, admitted))
         reader.finish()
-        self._forecast.ran(rows, counts)
-        return StepPlan(step, epoch, freed, admitted, blocks, NO_WRITES, rows, counts)
-
-    def _appended(self, payload: memoryview, num_writes: int) -> Writes:
-        """The blocks of a steady step: rows, then ids, and nothing else."""
-        if len(payload) != _HEAD.size + 8 * num_writes or not num_writes:
-            raise ValueError(f"{len(payload)} bytes for {num_writes} blocks")
-        both = np.frombuffer(payload, INT32, 2 * num_writes, _HEAD.size).copy()
-        rows = both[:num_writes]
-        starts = self._forecast.num_blocks[rows]
-        ends = starts + 1
-        self._forecast.num_blocks[rows] = ends
-        return Writes(rows, starts, np.ones(num_writes, dtype=np.int32), both[num_writes:])
+        return StepPlan(step, epoch, freed, admitted, blocks, NO_WRITES, forecast.rows, forecast.counts)
 
     def _blocks(self, reader: ColumnReader, num_writes: int, kind: int) -> Writes:
-        held = self._forecast.num_blocks
         rows = reader.take_int32(num_writes)
-        counts = np.ones(num_writes, dtype=np.int32) if kind == APPEND_ONE else reader.take_int32(num_writes)
-        starts = reader.take_int32(num_writes) if kind == POSITIONAL else held[rows]
+        counts = self._ones[:num_writes] if kind == APPEND_ONE else reader.take_int32(num_writes)
+        held = self._forecast.next_blocks(rows.astype(np.intp))
+        starts = reader.take_int32(num_writes) if kind == POSITIONAL else held
         values = reader.take_int32(int(counts.sum(dtype=np.int64)))
-        held[rows] = np.maximum(held[rows], starts + counts)
+        self._forecast.hold(rows.astype(np.intp), np.maximum(held, starts + counts))
         return Writes(rows, starts, counts, values)
+
+    def _batch(
+        self, reader: ColumnReader, kind: int, freed: Int32Array, admitted: Admissions
+    ) -> tuple[Int32Array, Int32Array]:
+        number = reader.take_count()
+        if kind == WHOLE:
+            rows, counts = reader.take(self._row_type, number), reader.take(self._count_type, number)
+            return rows.astype(np.int32), counts.astype(np.int32)
+        rows, counts = self._forecast.batch(freed, admitted)
+        wrong = reader.take_int32(number)
+        counts[wrong] = reader.take_int32(number)
+        return rows, counts
 
 
 class ColumnarCodec(msgspec.Struct, frozen=True):
@@ -196,3 +210,10 @@ def _batch_types(limits: TableLimits) -> tuple[np.dtype[np.unsignedinteger], np.
     fits_rows, fits_counts = limits.max_num_seqs <= 1 << 16, limits.max_model_len < 1 << 16
     wide = np.dtype(np.uint32)
     return UINT16 if fits_rows else wide, UINT16 if fits_counts else wide
+
+
+def _ones(limits: TableLimits) -> Int32Array:
+    """The counts of writes of one block each, to be sliced and never written to."""
+    ones = np.ones(limits.max_num_seqs, dtype=np.int32)
+    ones.flags.writeable = False
+    return ones

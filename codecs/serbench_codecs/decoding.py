@@ -5,6 +5,8 @@ It knows no codec and no layout.
 
 import pickle
 import struct
+from collections.abc import Sequence
+from itertools import compress
 from typing import Final
 
 import msgspec
@@ -32,7 +34,7 @@ def malformed(name: str, error: Exception) -> MalformedPayloadError:
     return MalformedPayloadError(f"{name}: the body can't be decoded: {type(error).__name__}: {error}")
 
 
-def int32(values: list[int]) -> Int32Array:
+def int32(values: Sequence[int]) -> Int32Array:
     """``values`` as int32[len(values)].
 
     Raises:
@@ -47,6 +49,16 @@ class BatchMemory:
     def __init__(self) -> None:
         self._rows = NO_ROWS
         self._counts = NO_ROWS
+
+    def running(self, rows: Sequence[int], counts: Sequence[int]) -> tuple[Int32Array, Int32Array]:
+        """The arrays for the batch of those ``rows`` whose count is not 0.
+
+        Raises:
+            OverflowError: a number that int32 can't hold.
+        """
+        if not all(counts):
+            rows, counts = list(compress(rows, counts)), list(filter(None, counts))
+        return self.same(int32(rows), int32(counts))
 
     def same(self, rows: Int32Array, counts: Int32Array) -> tuple[Int32Array, Int32Array]:
         """The arrays to put into a plan for the batch ``rows`` and ``counts`` (int32[b] each)."""

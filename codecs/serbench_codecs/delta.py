@@ -4,18 +4,19 @@ It does not know what a worker's table holds: what changes says where it goes.
 """
 
 import pickle
+from collections.abc import Iterable
+from itertools import repeat
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-import numpy as np
 
 from serbench_codecs.codec import Traits
 from serbench_codecs.decoding import BAD_BYTES, BatchMemory, int32, malformed
 from serbench_codecs.errors import MalformedPayloadError
-from serbench_codecs.full_state import written
+from serbench_codecs.id_lists import writes_of, written
 from serbench_codecs.new_requests import NewRequest, admissions, new_requests
 from serbench_codecs.pickled import pickle_dumps
-from serbench_codecs.plan import NO_WRITES, StepPlan, Writes
+from serbench_codecs.plan import StepPlan
 from serbench_codecs.table import RequestTable, TableLimits
 
 Format: TypeAlias = Literal["msgspec", "pickle"]
@@ -50,17 +51,7 @@ class DeltaEncoder:
 
     def adapt(self, plan: StepPlan, table: RequestTable) -> StepDelta:
         """The plan as structs, one for each request."""
-        rows = plan.batch_rows.tolist()
-        requests = [
-            RequestDelta(row, count, 0, [], 0, []) for row, count in zip(rows, plan.batch_counts.tolist(), strict=True)
-        ]
-        by_row = dict(zip(rows, requests, strict=True))
-        for row, start, values in written(plan.blocks):
-            delta = by_row.get(row) or _idle(row, by_row, requests)
-            delta.blocks_start, delta.block_ids = start, values
-        for row, start, values in written(plan.tokens):
-            delta = by_row.get(row) or _idle(row, by_row, requests)
-            delta.tokens_start, delta.token_ids = start, values
+        requests = _deltas(plan)
         return StepDelta(plan.step, plan.epoch, plan.freed.tolist(), new_requests(plan.admitted), requests)
 
     def encode(self, objects: StepDelta) -> bytes:
@@ -104,13 +95,17 @@ class DeltaDecoder:
 
     def _plan(self, delta: StepDelta) -> StepPlan:
         requests = delta.requests
-        rows = int32([one.row for one in requests])
-        counts = int32([one.num_scheduled for one in requests])
-        blocks = _writes([(one.row, one.blocks_start, one.block_ids) for one in requests if one.block_ids])
-        tokens = _writes([(one.row, one.tokens_start, one.token_ids) for one in requests if one.token_ids])
-        if len(counts) and int(counts.min()) == 0:
-            rows, counts = rows[counts != 0], counts[counts != 0]
-        batch_rows, batch_counts = self._batch.same(rows, counts)
+        told = [one for one in requests if one.token_ids]
+        tokens = writes_of(
+            [one.row for one in told], [one.tokens_start for one in told], [one.token_ids for one in told]
+        )
+        grown = [one for one in requests if one.block_ids]
+        blocks = writes_of(
+            [one.row for one in grown], [one.blocks_start for one in grown], [one.block_ids for one in grown]
+        )
+        batch_rows, batch_counts = self._batch.running(
+            [one.row for one in requests], [one.num_scheduled for one in requests]
+        )
         return StepPlan(
             delta.step,
             delta.epoch,
@@ -153,21 +148,29 @@ class DeltaCodec(msgspec.Struct, frozen=True):
         )
 
 
-def _idle(row: int, by_row: dict[int, RequestDelta], requests: list[RequestDelta]) -> RequestDelta:
+def _deltas(plan: StepPlan) -> list[RequestDelta]:
+    """One for each request that runs, in batch order, then those that changed and don't run."""
+    nothing: list[int] = []
+    rows, tokens = plan.batch_rows.tolist(), written(plan.tokens)
+    starts: Iterable[int] = repeat(0)
+    ids: Iterable[list[int]] = repeat(nothing)
+    if plan.tokens.rows.tobytes() == plan.batch_rows.tobytes() and tokens:  # a steady step: as quick as can be
+        _, starts, ids = zip(*tokens, strict=True)
+        tokens = []
+    columns = (rows, plan.batch_counts.tolist(), starts, ids, repeat(0), repeat(nothing))
+    deltas = list(map(RequestDelta, *columns))
+    by_row = dict(zip(rows, deltas, strict=True))
+    for row, start, values in written(plan.blocks):
+        delta = by_row.get(row) or _idle(row, by_row, deltas)
+        delta.blocks_start, delta.block_ids = start, values
+    for row, start, values in tokens:
+        delta = by_row.get(row) or _idle(row, by_row, deltas)
+        delta.tokens_start, delta.token_ids = start, values
+    return deltas
+
+
+def _idle(row: int, by_row: dict[int, RequestDelta], deltas: list[RequestDelta]) -> RequestDelta:
     """A new delta for a row that changed but does not run."""
     delta = by_row[row] = RequestDelta(row, 0, 0, [], 0, [])
-    requests.append(delta)
+    deltas.append(delta)
     return delta
-
-
-def _writes(parts: list[tuple[int, int, list[int]]]) -> Writes:
-    if not parts:
-        return NO_WRITES
-    rows, starts, values = zip(*parts, strict=True)
-    counts = int32([len(one) for one in values])
-    return Writes(
-        np.array(rows, dtype=np.int32),
-        np.array(starts, dtype=np.int32),
-        counts,
-        int32([value for one in values for value in one]),
-    )

@@ -11,7 +11,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from serbench_codecs.plan import Admissions, SamplingArray, StepPlan, Writes
+from serbench_codecs.id_lists import written
+from serbench_codecs.plan import Admissions, SamplingArray, StepPlan
 from serbench_codecs.table import RequestTable
 
 
@@ -102,17 +103,6 @@ class KeptPacked(Generic[State]):
             state.token_ids = wrap(tokens[token_begin:token_end])
             state.block_ids = wrap(blocks[block_begin:block_end])
         return scheduled
-
-
-def written(writes: Writes) -> list[tuple[int, int, list[int]]]:
-    """Row, start and values of each write, as Python integers."""
-    values = writes.values.tolist()
-    if len(values) == len(writes):
-        parts = [[value] for value in values]
-    else:
-        ends = np.cumsum(writes.counts).tolist()
-        parts = [values[end - count : end] for end, count in zip(ends, writes.counts.tolist(), strict=True)]
-    return list(zip(writes.rows.tolist(), writes.starts.tolist(), parts, strict=True))
 
 
 def sampling_fields(sampling: SamplingArray, i: int) -> tuple[int | float, ...]:

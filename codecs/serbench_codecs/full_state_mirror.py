@@ -105,31 +105,29 @@ class FullStateMirror:
             IndexError, OverflowError, ValueError: ``state`` can't have come from a scheduler with the same limits.
         """
         requests = state.requests
-        freed = int32(state.freed)
+        freed, rows = int32(state.freed), int32([one.row for one in requests])
         self._serial[freed] = 0
-        rows = int32([one.row for one in requests])
-        counts = int32([one.num_scheduled for one in requests])
+        at = rows.astype(np.intp)  # indices of the machine's width are far quicker
         token_ids, block_ids = [one.token_ids for one in requests], [one.block_ids for one in requests]
         num_tokens, num_blocks = self._ids.lengths(token_ids), self._ids.lengths(block_ids)
-        known = self._known(rows, requests, num_tokens, num_blocks)
-        blocks = self._news(rows, block_ids, self._num_blocks[rows], num_blocks, known)
-        tokens = self._news(rows, token_ids, self._num_tokens[rows], num_tokens, known)
+        had_tokens, had_blocks = self._num_tokens[at], self._num_blocks[at]
+        known = self._known(at, requests) & (had_tokens <= num_tokens) & (had_blocks <= num_blocks)
+        blocks = self._news(rows, block_ids, had_blocks, num_blocks, known)
+        tokens = self._news(rows, token_ids, had_tokens, num_tokens, known)
         admitted = self._admissions([requests[i] for i in np.flatnonzero(~known).tolist()])
-        self._num_tokens[rows] = num_tokens
-        self._num_blocks[rows] = num_blocks
-        self._num_computed[rows] += counts
+        counts = int32([one.num_scheduled for one in requests])
+        self._num_tokens[at] = num_tokens
+        self._num_blocks[at] = num_blocks
+        self._num_computed[at] += counts
         return StepPlan(state.step, state.epoch, freed, admitted, blocks, tokens, *self._batch.same(rows, counts))
 
-    def _known(
-        self, rows: Int32Array, requests: Sequence[RequestState], num_tokens: Int32Array, num_blocks: Int32Array
-    ) -> Flags:
-        """Which requests the table holds up to where their states are new; notes serials and computed counts."""
+    def _known(self, at: npt.NDArray[np.intp], requests: Sequence[RequestState]) -> Flags:
+        """Which requests the rows ``at`` hold, computed as far; notes what they hold from now on."""
         serials = np.array([one.serial for one in requests], dtype=np.int64)
         computed = int32([one.num_computed_tokens for one in requests])
-        known: Flags = (self._serial[rows] == serials) & (self._num_computed[rows] == computed)
-        known &= (self._num_tokens[rows] <= num_tokens) & (self._num_blocks[rows] <= num_blocks)
-        self._serial[rows] = serials
-        self._num_computed[rows] = computed
+        known: Flags = (self._serial[at] == serials) & (self._num_computed[at] == computed)
+        self._serial[at] = serials
+        self._num_computed[at] = computed
         return known
 
     def _news(self, rows: Int32Array, ids: list[Any], have: Int32Array, now: Int32Array, known: Flags) -> Writes:

@@ -5,7 +5,8 @@ It does not know which requests a worker knows already: full_state_mirror.py fin
 
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -23,8 +24,8 @@ PROTOCOL: Final = 5
 Ids: TypeAlias = Literal["list", "packed"]
 Dumps: TypeAlias = Callable[[Any], bytes]
 
-# The dataclasses are not frozen: the scheduler keeps them and updates them every step, and the state of a frozen one
-# with slots is gathered by Python code when it is pickled, which takes several times as long.
+# The dataclasses are not frozen: the scheduler keeps them and updates them every step. They say how they are pickled,
+# because a call of the constructor takes a third of the time, and half of the bytes, of what pickle does by itself.
 
 
 @dataclass(slots=True)
@@ -42,6 +43,10 @@ class Sampling:
     min_tokens: int
     num_logprobs: int
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as a call of the constructor."""
+        return Sampling, _sampling_fields(self)
+
 
 @dataclass(slots=True)
 class PickledRequest:
@@ -58,6 +63,10 @@ class PickledRequest:
     sampling: Sampling
     stop_ids: list[int]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as a call of the constructor."""
+        return PickledRequest, _request_fields(self)
+
 
 @dataclass(slots=True)
 class PickledStep:
@@ -67,6 +76,10 @@ class PickledStep:
     epoch: int
     freed: list[int]
     requests: list[PickledRequest]
+
+
+_sampling_fields: Final = attrgetter(*(field.name for field in fields(Sampling)))
+_request_fields: Final = attrgetter(*(field.name for field in fields(PickledRequest)))
 
 
 class PickleEncoder:

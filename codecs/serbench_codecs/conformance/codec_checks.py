@@ -1,7 +1,6 @@
-"""The kit that any codec must pass: ``check_codec(codec)``.
+"""What must hold of any codec: equal tables in every conversation, and no harm from payloads that go wrong.
 
-It knows no codec. It is for the authors of plug-ins as much as for our own tests, and needs hypothesis, which this
-package does not install. The message or the notes of a failure have a call that plays the same conversation again.
+It knows no codec. The message of a failure ends with a call that plays the same conversation again.
 """
 
 import random
@@ -11,12 +10,12 @@ import hypothesis
 import numpy as np
 
 from serbench_codecs.codec import Codec, Encoder
-from serbench_codecs.conversations import Arrival, Conversation, StepScript, conversations
+from serbench_codecs.conformance.conversations import Arrival, Conversation, StepScript, conversations
+from serbench_codecs.conformance.payload_faults import FaultyDelivery
+from serbench_codecs.conformance.reference_scheduler import ReferenceScheduler, sampled
+from serbench_codecs.conformance.reference_worker import ReferenceWorker, Sent, fingerprint
 from serbench_codecs.errors import CodecsError
-from serbench_codecs.payload_faults import FaultyDelivery
 from serbench_codecs.plan import Int32Array, StepPlan
-from serbench_codecs.reference_scheduler import ReferenceScheduler, sampled
-from serbench_codecs.reference_worker import ReferenceWorker, Sent, fingerprint
 from serbench_codecs.table import RequestTable, TableLimits
 
 NUM_WORKERS: Final = 3

@@ -1,7 +1,7 @@
 """Scripts of what happens to a scheduler, and a hypothesis strategy that makes plausible ones.
 
 It does not know what a scheduler makes of a script (reference_scheduler.py) nor what a codec must do with that
-(conformance.py). It needs hypothesis, which this package does not install.
+(codec_checks.py).
 """
 
 import msgspec

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from serbench_codecs.codec import HEADER_BYTES, PLAN, RESULT, Codec, codec_id, pack_header
+from serbench_codecs.conformance.reference_worker import ReferenceWorker, Sent
 from serbench_codecs.errors import CodecError, MalformedPayloadError, OutOfOrderError, WrongEpochError
-from serbench_codecs.reference_worker import ReferenceWorker, Sent
 from serbench_codecs.table import TableLimits
 
 MAX_DECODE_BYTES: Final = 1 << 20

@@ -10,8 +10,8 @@ import msgspec
 import numpy.typing as npt
 
 from serbench_codecs.codec import PLAN, Body, Codec, Decoder, check_header, codec_id, pack_header, parse_header
+from serbench_codecs.conformance.reference_scheduler import sampled
 from serbench_codecs.plan import Int32Array, StepPlan, StepResult
-from serbench_codecs.reference_scheduler import sampled
 from serbench_codecs.table import RequestTable, TableLimits
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from serbench_codecs.conversations import Arrival, Conversation, StepScript
+from serbench_codecs.conformance.conversations import Arrival, Conversation, StepScript
 from serbench_codecs.plan import (
     NO_ADMISSIONS,
     NO_ROWS,

@@ -1,7 +1,6 @@
-"""The kit that any result format must pass: ``check_result_format(form)``.
+"""What must hold of any result format: results come out as they went in, and damaged ones do no harm.
 
-It knows no format. For the authors of plug-ins as much as for our own tests; it needs hypothesis, which this package
-does not install.
+It knows no format.
 """
 
 import random
@@ -12,8 +11,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from serbench_codecs.codec import ResultDecoder, ResultFormat
+from serbench_codecs.conformance.payload_faults import damages
 from serbench_codecs.errors import CodecError
-from serbench_codecs.payload_faults import damages
 from serbench_codecs.plan import FAILED_ROW, Logprobs, StepResult
 from serbench_codecs.table import TableLimits
 

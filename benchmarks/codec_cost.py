@@ -1,0 +1,148 @@
+"""What one steady decode step costs in each codec: microseconds of its four calls, and bytes.
+
+It does not know the engine or a transport: a table, an encoder and a decoder in one process. For a first look at a
+change;
+what counts is `serbench compare`.
+
+    python benchmarks/codec_cost.py --batch 256 --context 512
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from serbench_codecs.codec import HEADER_BYTES, Codec
+from serbench_codecs.plan import (
+    NO_ADMISSIONS,
+    NO_ROWS,
+    NO_WRITES,
+    SAMPLING_DTYPE,
+    Admissions,
+    Int32Array,
+    Ragged,
+    StepPlan,
+    Writes,
+)
+from serbench_codecs.registry import CODECS, get_codec
+from serbench_codecs.table import RequestTable, TableLimits
+
+BLOCK_SIZE = 16
+SPECS = [
+    f"{name}:{key}={value}" if value != values[0] else name
+    for name, family in CODECS.items()
+    for key, values in (family.options or {"": ("",)}).items()
+    for value in values
+]
+
+
+class SteadyDecode:
+    """The plans of a batch that only decodes; a sixteenth of its rows gets a block in each step."""
+
+    def __init__(self, batch: int, context: int, steps: int) -> None:
+        max_model_len = context + BLOCK_SIZE + steps + 1
+        max_blocks = -(-max_model_len // BLOCK_SIZE)
+        self.limits = TableLimits(batch, max_model_len, BLOCK_SIZE, batch * max_blocks, 50_000)
+        self.table = RequestTable(self.limits)
+        self._batch = batch
+        self._context = context
+        self._steps = steps
+        self._rows = np.arange(batch, dtype=np.int32)
+        self._ones = np.ones(batch, dtype=np.int32)
+        self._free_block = 0
+
+    def plans(self) -> Iterator[StepPlan]:
+        """An admission of everything with its whole prefill, then ``steps`` decode steps."""
+        yield self._admission()
+        rng = np.random.default_rng(1)
+        for step in range(1, self._steps + 1):
+            ids = rng.integers(0, self.limits.vocab_size, self._batch, dtype=np.int32)
+            starts = self.table.num_tokens[self._rows]
+            self.table.append_sampled(self._rows, ids)
+            yield StepPlan(
+                step,
+                0,
+                NO_ROWS,
+                NO_ADMISSIONS,
+                self._blocks(),
+                Writes(self._rows, starts, self._ones, ids),
+                self._rows,
+                self._ones,
+            )
+
+    def _admission(self) -> StepPlan:
+        lengths = self._context + self._rows % BLOCK_SIZE
+        rng = np.random.default_rng(0)
+        sampling = np.zeros(self._batch, dtype=SAMPLING_DTYPE)
+        sampling["seed"] = rng.integers(0, 1 << 63, self._batch)
+        admitted = Admissions(
+            self._rows,
+            np.arange(1, self._batch + 1),
+            [f"request-{row}" for row in self._rows],
+            lengths,
+            np.zeros(self._batch, dtype=np.int32),
+            Ragged.of([rng.integers(0, self.limits.vocab_size, n, dtype=np.int32) for n in lengths]),
+            Ragged.of([self._take(-(-int(n) // BLOCK_SIZE)) for n in lengths]),
+            sampling,
+            Ragged.of([[2]] * self._batch),
+        )
+        self.table.admit(admitted)
+        return StepPlan(0, 0, NO_ROWS, admitted, NO_WRITES, NO_WRITES, self._rows, lengths)
+
+    def _blocks(self) -> Writes:
+        """A block for each row whose last token needs one."""
+        rows = np.flatnonzero(self.table.num_blocks * BLOCK_SIZE < self.table.num_tokens).astype(np.int32)
+        if not len(rows):
+            return NO_WRITES
+        writes = Writes(rows, self.table.num_blocks[rows], self._ones[: len(rows)], self._take(len(rows)))
+        self.table.write_blocks(writes)
+        return writes
+
+    def _take(self, number: int) -> Int32Array:
+        self._free_block += number
+        return np.arange(self._free_block - number, self._free_block, dtype=np.int32)
+
+
+def measure(codec: Codec, batch: int, context: int, steps: int) -> list[float]:
+    """Medians over the decode steps: µs of adapt, encode, decode and adapt, then bytes with the header."""
+    steady = SteadyDecode(batch, context, steps)
+    encoder, decoder = codec.ends(steady.limits)
+    samples = []
+    for plan in steady.plans():
+        times = [time.perf_counter_ns()]
+        objects = encoder.adapt(plan, steady.table)
+        times.append(time.perf_counter_ns())
+        body = encoder.encode(objects)
+        payload = body if isinstance(body, StepPlan) else memoryview(bytes(body))  # type: ignore[arg-type]
+        times.append(time.perf_counter_ns())
+        received = decoder.decode(payload)  # type: ignore[arg-type]
+        times.append(time.perf_counter_ns())
+        decoder.adapt(received)
+        times.append(time.perf_counter_ns())
+        body_bytes = 0 if isinstance(payload, StepPlan) else len(payload)
+        samples.append([(end - begin) / 1e3 for begin, end in pairwise(times)] + [float(body_bytes)])
+        steady.table.advance(plan)
+    *us, body_bytes = (statistics.median(column) for column in zip(*samples[1:], strict=True))
+    return [*us, body_bytes + HEADER_BYTES]
+
+
+def main() -> None:
+    """Print a line for each codec."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--batch", type=int, default=256, help="requests decoding (default: 256)")
+    parser.add_argument("--context", type=int, default=512, help="tokens of the shortest request (default: 512)")
+    parser.add_argument("--steps", type=int, default=200, help="decode steps measured (default: 200)")
+    parser.add_argument("codecs", nargs="*", default=SPECS, help="default: all, with each option")
+    args = parser.parse_args()
+    columns = ("adapt µs", "encode µs", "decode µs", "adapt µs", "bytes")
+    print(f"{'codec':24}" + "".join(f"{column:>11}" for column in columns))
+    for spec in args.codecs:
+        figures = measure(get_codec(spec), args.batch, args.context, args.steps)
+        print(f"{spec:24}" + "".join(f"{figure:11.1f}" for figure in figures[:-1]) + f"{figures[-1]:11,.0f}")
+
+
+if __name__ == "__main__":
+    main()

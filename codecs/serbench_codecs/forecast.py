@@ -1,0 +1,73 @@
+"""What both ends of ``columnar`` can tell without being told: where a row's next block goes, and which batch runs.
+
+It does not know the layout of a payload. A forecast needs no scheduler: it may be wrong, and then the batch is sent.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from serbench_codecs.plan import NO_ROWS, Admissions, Int32Array, StepPlan
+from serbench_codecs.table import TableLimits
+
+
+class Forecast:
+    """Follows the plans of a session. Its copies at the two ends are fed the same plans and stay equal.
+
+    ``rows`` and ``counts``: the last batch, the very arrays of its plan.
+    """
+
+    def __init__(self, limits: TableLimits) -> None:
+        self.rows: Int32Array = NO_ROWS
+        self.counts: Int32Array = NO_ROWS
+        self._num_blocks = np.zeros(limits.max_num_seqs, dtype=np.int32)
+        self._left = np.zeros(limits.max_num_seqs, dtype=np.int32)  # tokens that the next step could compute
+        self._steady = False  # every row of the batch computes its only token: the next step changes nothing here
+
+    def admit(self, admitted: Admissions) -> None:
+        """Note how many blocks and uncomputed tokens the admitted rows have."""
+        self._num_blocks[admitted.rows] = np.diff(admitted.block_ids.offsets)
+        self._left[admitted.rows] = np.diff(admitted.token_ids.offsets) - admitted.num_computed_tokens
+        self._steady = False
+
+    def next_blocks(self, rows: npt.NDArray[np.intp]) -> Int32Array:
+        """Where the next block of each of ``rows`` goes, int32[n]. Indices of the machine's width are far quicker."""
+        starts: Int32Array = self._num_blocks[rows]
+        return starts
+
+    def hold(self, rows: npt.NDArray[np.intp], ends: Any) -> None:
+        """Note that ``rows`` hold blocks up to ``ends`` (int32[n]), which are no fewer than before."""
+        self._num_blocks[rows] = ends
+
+    def batch(self, freed: Int32Array, admitted: Admissions) -> tuple[Int32Array, Int32Array]:
+        """The batch if all that is left of the last one runs, then what is admitted, each with all its tokens.
+
+        New arrays, int32[b] each; to be asked for after ``admit``.
+        """
+        rows = self.rows
+        if len(freed) or len(admitted):
+            stays = np.ones(len(self._left), dtype=np.bool_)
+            stays[freed] = False
+            stays[admitted.rows] = False
+            rows = np.concatenate([rows[stays[rows]], admitted.rows])
+        return rows, self._left[rows]
+
+    def is_last_batch(self, plan: StepPlan) -> bool:
+        """Whether ``plan`` runs the same batch as the last one."""
+        rows, counts = self.rows, self.counts
+        if plan.batch_rows is rows and plan.batch_counts is counts:
+            return True
+        return plan.batch_rows.tobytes() == rows.tobytes() and plan.batch_counts.tobytes() == counts.tobytes()
+
+    def ran_again(self) -> None:
+        """Note that the last batch runs once more."""
+        if not self._steady:
+            self.ran(self.rows, self.counts)
+
+    def ran(self, rows: Int32Array, counts: Int32Array) -> None:
+        """Note the batch of this step. A row that has computed all its tokens samples one for the next step."""
+        left = np.maximum(self._left[rows] - counts, 1)
+        self._left[rows] = left
+        self._steady = bool((left == 1).all() and (counts == 1).all())
+        self.rows, self.counts = rows, counts
