@@ -54,7 +54,7 @@ class Detokenizer:
         found = self._first_stop(window) if self._stop and may_stop else None
         self._parts.append(new)
         if found is None:
-            self._tail = window[len(window) - self._keep :] if self._keep else ""
+            self._tail = window[-self._keep :] if self._keep else ""
             return None
         start, stop = found
         surplus = len(window) - (start + (len(stop) if self._include else 0))

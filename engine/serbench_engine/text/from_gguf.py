@@ -78,4 +78,4 @@ def _pieces(metadata: Metadata) -> Tokenizer:
     columns = (metadata("tokenizer.ggml.tokens"), metadata("tokenizer.ggml.scores"), kinds)
     prefix = metadata("tokenizer.ggml.add_space_prefix")
     pieces = [Piece(text, score, PieceKind(kind)) for text, score, kind in zip(*columns, strict=True)]
-    return bpe_of_pieces(pieces, add_prefix_space=prefix is None or bool(prefix))
+    return bpe_of_pieces(pieces, "never" if prefix is False else "every")

@@ -102,7 +102,7 @@ def _from_vocab(folder: Path, settings: TokenizerSettings) -> Tokenizer:
 def _from_pieces(path: Path, settings: TokenizerSettings) -> Tokenizer:
     check_file(path)
     pieces = read_pieces(path)
-    tokenizer = bpe_of_pieces(pieces)
+    tokenizer = bpe_of_pieces(pieces, "every" if settings.legacy else "first")
     control = [piece.text for piece in pieces if piece.kind in (PieceKind.CONTROL, PieceKind.UNKNOWN)]
     tokenizer.add_special_tokens([AddedToken(text, normalized=False, special=True) for text in control])
     _add(tokenizer, settings)

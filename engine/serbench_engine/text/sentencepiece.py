@@ -8,12 +8,14 @@ import enum
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import msgspec
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from serbench_engine.errors import ModelError
+
+SpacePrefix: TypeAlias = Literal["every", "first", "never"]
 
 _BPE: Final = 2
 
@@ -60,19 +62,23 @@ def read_pieces(path: Path) -> list[Piece]:
     return pieces
 
 
-def bpe_of_pieces(pieces: list[Piece], *, add_prefix_space: bool = True) -> Tokenizer:
+def bpe_of_pieces(pieces: list[Piece], prefix: SpacePrefix = "every") -> Tokenizer:
     """A tokenizer that splits as SentencePiece does: joins the pair whose union has the highest score, again and again.
 
-    ``add_prefix_space``: a text starts as if a space stood before it.
+    ``prefix``: where a space is put before the text. ``every`` part of it between special tokens, as SentencePiece and
+    GGUF have it; the ``first`` part unless it starts with one, as the transformers library has it where a folder's
+    settings say ``legacy: false``; or ``never``.
     """
     vocab = {piece.text: i for i, piece in enumerate(pieces)}
     unknown = next((piece.text for piece in pieces if piece.kind == PieceKind.UNKNOWN), None)
     model = models.BPE(vocab=vocab, merges=_merges(pieces, vocab), unk_token=unknown, fuse_unk=True, byte_fallback=True)
     tokenizer = Tokenizer(model)
-    scheme = "first" if add_prefix_space else "never"
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=scheme, split=False)
+    if prefix == "every":
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    else:
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=prefix, split=False)
     steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
-    if add_prefix_space:
+    if prefix != "never":
         steps.append(decoders.Strip(content=" ", left=1))
     tokenizer.decoder = decoders.Sequence(steps)
     return tokenizer

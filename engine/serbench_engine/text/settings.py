@@ -27,14 +27,15 @@ class AddedTokenSpec(msgspec.Struct, frozen=True):
 class TokenizerSettings(msgspec.Struct, frozen=True):
     """``special`` has the special tokens by role; ``added`` those that the folder lists by id, in the ids' order.
 
-    ``add_bos_token`` None: as the tokenizer's own post-processing has it. ``chat_template`` is a Jinja template.
+    ``add_bos_token`` None: as the tokenizer's own post-processing has it. ``chat_template`` is a Jinja template;
+    ``legacy`` says how SentencePiece models put spaces before texts.
     """
 
     special: dict[str, AddedTokenSpec]
     added: tuple[AddedTokenSpec, ...]
     add_bos_token: bool | None
     chat_template: str | None
-    tokenizer_class: str
+    legacy: bool
 
     def text_of(self, role: str) -> str | None:
         """The special token of a role such as ``bos_token``."""
@@ -61,7 +62,7 @@ def read_settings(folder: Path) -> TokenizerSettings:
         added=tuple(added),
         add_bos_token=said if isinstance(said, bool) else None,
         chat_template=_chat_template(folder, raw.get("chat_template")),
-        tokenizer_class=str(raw.get("tokenizer_class", "")),
+        legacy=raw.get("legacy") is not False,
     )
 
 
