@@ -1,0 +1,208 @@
+"""The offline API: load a model, give it prompts, get texts back. Shaped like vLLM's, so that scripts carry over.
+
+It does not know how a step is made; the step-wise Engine underneath is ``LLM.engine``.
+"""
+
+import weakref
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Literal, Self, TypeAlias
+
+from serbench_engine.config import EngineOptions, plan_memory
+from serbench_engine.engine import Engine
+from serbench_engine.errors import ConfigError, RequestError
+from serbench_engine.executor.base import WorkerSpec
+from serbench_engine.executor.registry import make_executor
+from serbench_engine.models.catalogue import WeightsChoice, resolve_model
+from serbench_engine.request import CompletionOutput, FinishedRequest, Logprob, RequestOutput, SamplingParams
+from serbench_engine.text.chat import load_chat_template
+from serbench_engine.text.tokenizer import load_tokenizer
+from serbench_engine.watching import output_text
+
+DType: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
+Prompt: TypeAlias = str | Sequence[int]
+
+
+class LLM:
+    """A model behind an engine, alive until ``close`` (or the end of a ``with`` block).
+
+    ``codec``, ``result_format``, ``transport`` and ``executor`` as on the command line; by default the worker is
+    another process and gets ``delta`` payloads through shared memory. ``dtype`` ``auto`` is float32. ``num_blocks``
+    None: as many as ``max_num_seqs`` full requests need, within ``kv_share`` of the free memory.
+
+    Raises:
+        ConfigError: options that can't be (ModelError: the model can't be found or read).
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        weights: WeightsChoice = "auto",
+        tokenizer: str | None = None,
+        dtype: DType = "auto",
+        device: Literal["auto", "cpu"] = "auto",
+        codec: str = "delta",
+        result_format: str | None = None,
+        executor: Literal["mp", "inproc"] = "mp",
+        transport: str | None = None,
+        max_num_seqs: int = 256,
+        max_num_batched_tokens: int = 2048,
+        max_model_len: int | None = None,
+        block_size: int = 16,
+        num_blocks: int | None = None,
+        kv_share: float = 0.3,
+        enable_prefix_caching: bool = False,
+        seed: int = 0,
+        step_timeout_s: float = 120.0,
+    ) -> None:
+        if device not in ("auto", "cpu"):
+            raise ConfigError(f"device {device!r} is not there yet; use 'cpu'")
+        self.model = resolve_model(model, weights=weights, tokenizer=tokenizer)
+        self.tokenizer = load_tokenizer(self.model.tokenizer, vocab_size=self.model.config.vocab_size)
+        number: Literal["float32", "bfloat16", "float16"] = "float32" if dtype == "auto" else dtype
+        fits = plan_memory(
+            self.model,
+            dtype=number,
+            block_size=block_size,
+            num_blocks=num_blocks,
+            max_model_len=max_model_len,
+            max_num_seqs=max_num_seqs,
+            kv_share=kv_share,
+        )
+        options = EngineOptions(
+            codec=codec,
+            result_format=result_format,
+            transport=transport or ("shm" if executor == "mp" else "inproc"),
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_batched_tokens,
+            max_model_len=fits.max_model_len,
+            block_size=block_size,
+            num_blocks=fits.num_blocks,
+            enable_prefix_caching=enable_prefix_caching,
+            seed=seed,
+        )
+        spec = WorkerSpec(self.model, number, "cpu", block_size, fits.num_blocks, max_num_batched_tokens, seed=seed)
+        workers = make_executor(executor, spec, step_timeout_s=step_timeout_s)
+        self._end = weakref.finalize(self, workers.close)
+        self.engine = Engine(workers, options, self.model, self.tokenizer)
+        self._served = 0
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+    ) -> list[RequestOutput]:
+        """Complete every prompt; the outputs are in the order of the prompts.
+
+        ``prompts``: a text, a list of token ids, or a list of either. ``sampling_params``: one for all, or one each.
+
+        Raises:
+            RequestError: a prompt or parameters that can't be served; none of the call's prompts is run then.
+            WorkerError: a worker died, raised or hangs.
+        """
+        listed = _as_list(prompts)
+        params = _as_params(sampling_params, len(listed))
+        ids = [self.tokenizer.encode(one) if isinstance(one, str) else list(one) for one in listed]
+        names = [f"{self._served + i}" for i in range(len(listed))]
+        self._served += len(listed)
+        try:
+            for name, prompt, one in zip(names, ids, params, strict=True):
+                self.engine.add_request(name, prompt, one)
+        except RequestError:
+            for name in names:
+                self.engine.abort_request(name)
+            self._run()
+            raise
+        finished = self._run()
+        return [
+            self._output(finished[name], prompt if isinstance(prompt, str) else None, one)
+            for name, prompt, one in zip(names, listed, params, strict=True)
+        ]
+
+    def chat(
+        self,
+        messages: Sequence[Mapping[str, str]] | Sequence[Sequence[Mapping[str, str]]],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+    ) -> list[RequestOutput]:
+        """``generate`` for conversations, one or several, through the model's chat template.
+
+        Raises:
+            RequestError: the model has no chat template, or as ``generate`` does.
+        """
+        template = load_chat_template(self.model.tokenizer)
+        if template is None:
+            raise RequestError(f"{self.model.name} has no chat template; use generate with a prompt")
+        many = [messages] if messages and isinstance(messages[0], Mapping) else messages
+        texts = [template.render(one) for one in many]  # type: ignore[arg-type]
+        return self.generate([self.tokenizer.encode(text, add_special_tokens=False) for text in texts], sampling_params)
+
+    def close(self) -> None:
+        """End the workers. Idempotent; also done when the LLM is collected or the interpreter exits."""
+        self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self) -> dict[str, FinishedRequest]:
+        finished: dict[str, FinishedRequest] = {}
+        while self.engine.has_unfinished:
+            finished.update({one.request_id: one for one in self.engine.step().finished})
+        return finished
+
+    def _output(self, finished: FinishedRequest, prompt: str | None, params: SamplingParams) -> RequestOutput:
+        token_ids = finished.output_token_ids.tolist()
+        completion = CompletionOutput(
+            index=0,
+            text=output_text(self.tokenizer, token_ids, params),
+            token_ids=token_ids,
+            finish_reason=finished.finish_reason,
+            stop_reason=finished.stop_reason,
+            cumulative_logprob=_cumulative(token_ids, finished.logprobs),
+            logprobs=self._decoded(finished.logprobs),
+        )
+        return RequestOutput(
+            request_id=finished.request_id,
+            prompt=prompt,
+            prompt_token_ids=finished.prompt_token_ids.tolist(),
+            outputs=[completion],
+            finished=True,
+            times=finished.times,
+        )
+
+    def _decoded(self, logprobs: list[dict[int, Logprob]] | None) -> list[dict[int, Logprob]] | None:
+        if logprobs is None:
+            return None
+        return [
+            {token: Logprob(one.logprob, one.rank, self.tokenizer.id_to_text(token)) for token, one in entries.items()}
+            for entries in logprobs
+        ]
+
+
+def _cumulative(token_ids: list[int], logprobs: list[dict[int, Logprob]] | None) -> float | None:
+    if logprobs is None:
+        return None
+    return sum(entries[token].logprob for token, entries in zip(token_ids, logprobs, strict=True))
+
+
+def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+    if isinstance(prompts, str):
+        return [prompts]
+    if prompts and isinstance(prompts[0], int):
+        return [prompts]  # type: ignore[list-item]
+    return list(prompts)  # type: ignore[arg-type]
+
+
+def _as_params(params: SamplingParams | Sequence[SamplingParams] | None, count: int) -> list[SamplingParams]:
+    if params is None:
+        params = SamplingParams()
+    if isinstance(params, SamplingParams):
+        return [params] * count
+    if len(params) != count:
+        raise RequestError(f"{len(params)} sampling parameters for {count} prompts; give one, or one each")
+    return list(params)
