@@ -51,7 +51,7 @@ def _bin(path: Path, _config: ModelConfig) -> Tensors:
     try:
         # Files from before torch 1.6 are no archives and can't be mapped.
         tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+    except (pickle.UnpicklingError, RuntimeError, OSError, EOFError, ValueError, KeyError) as error:
         reason = str(error).partition("\n")[0]
         raise ModelError(f"{path} can't be read as PyTorch weights: {reason}") from None
     if not isinstance(tensors, dict):

