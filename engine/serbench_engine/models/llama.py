@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from serbench_engine.attention.base import Attend
 from serbench_engine.layers.activation import activation
 from serbench_engine.layers.embedding import Embedding
-from serbench_engine.layers.linear import Linear, StackedLinear
+from serbench_engine.layers.linear import Linear, StackedLinear, linear
 from serbench_engine.layers.module import Module
 from serbench_engine.layers.norm import RMSNorm
 from serbench_engine.layers.rotary import Rotary, rotate
@@ -32,7 +32,7 @@ class Llama(Module):
     def logits(self, hidden: Tensor) -> Tensor:
         """See CausalLM.logits."""
         hidden = self.model.norm(hidden)
-        return self.lm_head(hidden) if self.lm_head else hidden @ self.model.embed_tokens.weight.t()
+        return self.lm_head(hidden) if self.lm_head else linear(hidden, self.model.embed_tokens.weight)
 
     def places(self) -> dict[str, Tensor]:
         """See CausalLM.places."""
