@@ -1,6 +1,6 @@
 """Every model equals the transformers library's on the same weights, however its tokens are cut into steps."""
 
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -18,13 +18,13 @@ from tests.engine.models.tiny import LENGTH, TINY, VOCAB, reference_logits, stat
 OUTPUT = 10
 
 
-@lru_cache(maxsize=1)
+@cache
 def case(name: str) -> tuple[ModelConfig, TorchRunner]:
     config = tiny_config(name)
     return config, loaded_runner(config, state_of(tiny_model(name)))
 
 
-@lru_cache(maxsize=1)
+@cache
 def reference(name: str) -> PreTrainedModel:
     return tiny_model(name)
 
