@@ -23,7 +23,18 @@ from serbench_engine.errors import (
     WorkerTimeout,
 )
 from serbench_engine.executor.base import WorkerSpec
-from serbench_engine.executor.control import ControlSocket, Down, Failed, Ready, Refused, Shutdown, Start, Up
+from serbench_engine.executor.control import (
+    ControlSocket,
+    Down,
+    Failed,
+    OpenSession,
+    Ready,
+    Refused,
+    Report,
+    Shutdown,
+    Start,
+    Up,
+)
 from serbench_engine.threads import set_thread_environment
 from serbench_engine.transport.wait import Deadline
 
@@ -43,6 +54,7 @@ class WorkerProcess:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.rank = rank
         self.control = ControlSocket(ours)
+        self.in_session = False  # it hears nothing on the control channel then
         command = [sys.executable, "-P", "-m", "serbench_engine.executor.worker_process", str(theirs.fileno())]
         path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
         with theirs:
@@ -82,7 +94,8 @@ class Workers:
 
     def __init__(self, spec: WorkerSpec, num_workers: int, start_timeout_s: float) -> None:
         self._processes: list[WorkerProcess] = []
-        self._finalizer = weakref.finalize(self, _end, self._processes, os.getpid(), PATIENCE_S)
+        self._owner = os.getpid()
+        weakref.finalize(self, _end, self._processes, self._owner, PATIENCE_S)
         self._refused: list[tuple[int, Refused]] = []
         self._failure: EngineError | None = None
         self._ready = False
@@ -107,6 +120,7 @@ class Workers:
         """Say something to one worker. Raises WorkerError if it is gone."""
         try:
             self._processes[rank].control.send(what, fds)
+            self._processes[rank].in_session = isinstance(what, OpenSession)
         except TransportError:
             self.explain(rank)
 
@@ -120,6 +134,9 @@ class Workers:
             if not heard:
                 missing = min(worker.rank for worker in self._processes if worker.rank not in said)
                 self.fail(WorkerTimeout(missing, f"not {kind.__name__.lower()} within {timeout_s:g} s"))
+        if kind is Report:
+            for worker in self._processes:
+                worker.in_session = False
         return [said[rank] for rank in sorted(said)]
 
     def look(self) -> list[tuple[int, Refused]]:
@@ -143,7 +160,7 @@ class Workers:
 
     def end(self, patience_s: float = PATIENCE_S) -> None:
         """Tell all to end, and kill those that do not within ``patience_s``. Idempotent."""
-        _end(self._processes, os.getpid(), patience_s)
+        _end(self._processes, self._owner, patience_s)
 
     def _hear(self, timeout_s: float) -> list[tuple[int, Up]]:
         """What comes within ``timeout_s``. Refusals are also kept for ``look``; failures and deaths are raised."""
@@ -186,16 +203,20 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def _end(processes: list[WorkerProcess], owner: int, patience_s: float) -> None:
-    """End them all; only in the process that started them (a fork of it has the same objects)."""
+    """End them all; only in the process that started them (a fork of it has the same objects).
+
+    Those that can hear it are told so and get ``patience_s``.
+    """
     if os.getpid() != owner:
         return
     try:
         if patience_s > 0:
             deadline = Deadline(patience_s)
-            for worker in processes:
+            listening = [worker for worker in processes if not worker.in_session]
+            for worker in listening:
                 with contextlib.suppress(TransportError):
                     worker.control.send(Shutdown())
-            for worker in processes:
+            for worker in listening:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     worker.process.wait(deadline.left_s())
     finally:
