@@ -55,6 +55,8 @@ def integer_weights(scores: torch.Tensor, temperature: npt.NDArray[np.float64]) 
 
 def truncate(weights: torch.Tensor, parameters: DrawParameters) -> torch.Tensor:
     """Set to 0 what top-k, then top-p of what is left, then min-p exclude; the order is the transformers library's."""
+    if not (parameters.top_k.any() or (parameters.top_p < 1).any() or parameters.min_p.any()):
+        return weights
     keep_from = torch.from_numpy(np.ceil(parameters.min_p * _SCALE).astype(np.int64)).to(weights.device)
     ranked = np.flatnonzero((parameters.top_k > 0) | (parameters.top_p < 1))
     if len(ranked):

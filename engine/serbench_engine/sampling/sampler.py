@@ -16,8 +16,8 @@ from serbench_engine.sampling.draw import DrawParameters, draw
 from serbench_engine.sampling.logprobs import gather_logprobs
 from serbench_engine.sampling.uniform import uniforms
 
-_NUMBERS_AT_ONCE: Final = 1 << 22
-"""Rows are worked on in groups of about so many scores: what a step needs beside its logits stays below 150 MB."""
+_NUMBERS_AT_ONCE: Final = 1 << 20
+"""Rows are worked on in groups of about so many scores: tens of MB beside the logits, which the allocator reuses."""
 
 
 class _Needs(msgspec.Struct, frozen=True, eq=False):
