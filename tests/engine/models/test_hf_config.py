@@ -21,7 +21,7 @@ CLASSES: dict[str, Any] = {
     "Qwen3ForCausalLM": Qwen3Config,
 }
 
-LLAMA3 = {
+LLAMA3: dict[str, Any] = {
     "rope_type": "llama3",
     "factor": 8.0,
     "low_freq_factor": 1.0,

@@ -64,7 +64,7 @@ def test_penalties_compose_repetition_first() -> None:
     set_parameters(table, 0, repetition_penalty=2.0, presence_penalty=1.0)
     scores = torch.full((1, VOCAB), 8.0)
     penalize(scores, table, all_rows(table))
-    assert (scores[0, 4], scores[0, 0], scores[0, 1]) == (8 / 2 - 1, 8 / 2, 8)
+    assert scores[0, [4, 0, 1]].tolist() == [8 / 2 - 1, 8 / 2, 8]
 
 
 def test_stop_ids_are_forbidden_below_min_tokens_and_allowed_from_there() -> None:

@@ -36,7 +36,8 @@ def test_each_row_gets_what_it_asked_for() -> None:
         best = expected[row].argsort(descending=True)[: len(ids) - 1].tolist()
         assert ids[1:] == best
         assert ranks == [1, *range(1, len(ids))]
-    assert (logprobs.token_ids.dtype, logprobs.values.dtype, logprobs.ranks.dtype) == (np.int32, np.float32, np.int32)
+    dtypes = [column.dtype.name for column in (logprobs.counts, logprobs.token_ids, logprobs.values, logprobs.ranks)]
+    assert dtypes == ["int32", "int32", "float32", "int32"]
 
 
 def test_they_are_of_the_raw_logits_and_rank_the_sampled_id() -> None:

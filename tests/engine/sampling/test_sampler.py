@@ -38,7 +38,8 @@ def mixed_table() -> RequestTable:
 
 def ids_of(logits: torch.Tensor, table: RequestTable, rows: Int32Array | None = None) -> list[int]:
     rows = all_rows(table) if rows is None else rows
-    return Sampler(VOCAB).sample(logits, table, rows)[0].tolist()
+    token_ids, _ = Sampler(VOCAB).sample(logits, table, rows)
+    return [int(token_id) for token_id in token_ids]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
