@@ -13,6 +13,7 @@ from serbench_codecs.codec import PLAN, RESULT, Body, check_header, codec_id, pa
 from serbench_codecs.errors import CodecError
 from serbench_codecs.plan import Int32Array, StepPlan, StepResult
 from serbench_codecs.registry import get_codec, get_result_format
+from serbench_codecs.table import TableLimits
 from serbench_engine.config import EngineOptions
 from serbench_engine.errors import EngineError, PayloadRefused, RequestError, WorkerError
 from serbench_engine.executor.base import Executor, Link, SessionSpec
@@ -67,17 +68,7 @@ class Engine:
         self._log = SpanLog(len(SCHEDULER_FIELDS))
         self._batches = BatchesDigest()
         self._cpu_begun_s = clock_gettime(CLOCK_PROCESS_CPUTIME_ID)
-        self._link: Link = executor.open(
-            SessionSpec(
-                session=0,
-                codec=options.codec,
-                result_format=results.name,
-                transport=options.transport,
-                limits=self._limits,
-                validate=options.validate,
-                rolling_digest=options.rolling_digest,
-            )
-        )
+        self._link: Link = executor.open(_session_spec(options, results.name, self._limits))
 
     # --- requests ---------------------------------------------------------------------------------------------
 
@@ -255,6 +246,17 @@ class BatchesDigest:
 
     def hexdigest(self) -> str:
         return self._digest.hexdigest()
+
+
+def _session_spec(options: EngineOptions, result_format: str, limits: TableLimits) -> SessionSpec:
+    return SessionSpec(
+        codec=options.codec,
+        result_format=result_format,
+        transport=options.transport,
+        limits=limits,
+        validate=options.validate,
+        rolling_digest=options.rolling_digest,
+    )
 
 
 _NO_IDS = np.empty(0, dtype=np.int32)

@@ -6,9 +6,11 @@ It does not know how a step is made; the step-wise Engine underneath is ``LLM.en
 import weakref
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
-from serbench_engine.config import EngineOptions, plan_memory
+import msgspec
+
+from serbench_engine.config import EngineOptions, WorkerLimits, plan_memory
 from serbench_engine.engine import Engine
 from serbench_engine.errors import ConfigError, RequestError
 from serbench_engine.executor.base import WorkerSpec
@@ -19,73 +21,71 @@ from serbench_engine.text.chat import load_chat_template
 from serbench_engine.text.tokenizer import load_tokenizer
 from serbench_engine.watching import output_text
 
-DType: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
 Prompt: TypeAlias = str | Sequence[int]
+
+
+class LLMConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What an LLM can be told, as on the command line.
+
+    By default the worker is another process and gets ``delta`` payloads through shared memory. ``dtype`` ``auto`` is
+    float32; ``transport`` None follows the executor. ``num_blocks`` None: as many as ``max_num_seqs`` full requests
+    need, within ``kv_share`` of the free memory.
+    """
+
+    weights: WeightsChoice = "auto"
+    tokenizer: str | None = None
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    device: Literal["auto", "cpu"] = "auto"
+    codec: str = "delta"
+    result_format: str | None = None
+    executor: Literal["mp", "inproc"] = "mp"
+    transport: str | None = None
+    max_num_seqs: int = 256
+    max_num_batched_tokens: int = 2048
+    max_model_len: int | None = None
+    block_size: int = 16
+    num_blocks: int | None = None
+    kv_share: float = 0.3
+    enable_prefix_caching: bool = False
+    seed: int = 0
+    step_timeout_s: float = 120.0
 
 
 class LLM:
     """A model behind an engine, alive until ``close`` (or the end of a ``with`` block).
 
-    ``codec``, ``result_format``, ``transport`` and ``executor`` as on the command line; by default the worker is
-    another process and gets ``delta`` payloads through shared memory. ``dtype`` ``auto`` is float32. ``num_blocks``
-    None: as many as ``max_num_seqs`` full requests need, within ``kv_share`` of the free memory.
+    ``options`` are the fields of LLMConfig: ``LLM("smollm2-135m", codec="columnar", max_num_seqs=8)``.
 
     Raises:
         ConfigError: options that can't be (ModelError: the model can't be found or read).
     """
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        weights: WeightsChoice = "auto",
-        tokenizer: str | None = None,
-        dtype: DType = "auto",
-        device: Literal["auto", "cpu"] = "auto",
-        codec: str = "delta",
-        result_format: str | None = None,
-        executor: Literal["mp", "inproc"] = "mp",
-        transport: str | None = None,
-        max_num_seqs: int = 256,
-        max_num_batched_tokens: int = 2048,
-        max_model_len: int | None = None,
-        block_size: int = 16,
-        num_blocks: int | None = None,
-        kv_share: float = 0.3,
-        enable_prefix_caching: bool = False,
-        seed: int = 0,
-        step_timeout_s: float = 120.0,
-    ) -> None:
-        if device not in ("auto", "cpu"):
-            raise ConfigError(f"device {device!r} is not there yet; use 'cpu'")
-        self.model = resolve_model(model, weights=weights, tokenizer=tokenizer)
+    def __init__(self, model: str, **options: Any) -> None:
+        config = _config(options)
+        self.model = resolve_model(model, weights=config.weights, tokenizer=config.tokenizer)
         self.tokenizer = load_tokenizer(self.model.tokenizer, vocab_size=self.model.config.vocab_size)
-        number: Literal["float32", "bfloat16", "float16"] = "float32" if dtype == "auto" else dtype
+        dtype: Literal["float32", "bfloat16", "float16"] = "float32" if config.dtype == "auto" else config.dtype
         fits = plan_memory(
             self.model,
-            dtype=number,
-            block_size=block_size,
-            num_blocks=num_blocks,
-            max_model_len=max_model_len,
-            max_num_seqs=max_num_seqs,
-            kv_share=kv_share,
+            dtype=dtype,
+            block_size=config.block_size,
+            num_blocks=config.num_blocks,
+            max_model_len=config.max_model_len,
+            max_num_seqs=config.max_num_seqs,
+            kv_share=config.kv_share,
         )
-        options = EngineOptions(
-            codec=codec,
-            result_format=result_format,
-            transport=transport or ("shm" if executor == "mp" else "inproc"),
-            max_num_seqs=max_num_seqs,
-            max_num_batched_tokens=max_num_batched_tokens,
-            max_model_len=fits.max_model_len,
-            block_size=block_size,
+        spec = WorkerSpec(
+            model=self.model,
+            dtype=dtype,
+            device="cpu",
+            block_size=config.block_size,
             num_blocks=fits.num_blocks,
-            enable_prefix_caching=enable_prefix_caching,
-            seed=seed,
+            max_num_batched_tokens=config.max_num_batched_tokens,
+            seed=config.seed,
         )
-        spec = WorkerSpec(self.model, number, "cpu", block_size, fits.num_blocks, max_num_batched_tokens, seed=seed)
-        workers = make_executor(executor, spec, step_timeout_s=step_timeout_s)
+        workers = make_executor(config.executor, spec, step_timeout_s=config.step_timeout_s)
         self._end = weakref.finalize(self, workers.close)
-        self.engine = Engine(workers, options, self.model, self.tokenizer)
+        self.engine = Engine(workers, _engine_options(config, fits), self.model, self.tokenizer)
         self._served = 0
 
     def generate(
@@ -182,6 +182,32 @@ class LLM:
             {token: Logprob(one.logprob, one.rank, self.tokenizer.id_to_text(token)) for token, one in entries.items()}
             for entries in logprobs
         ]
+
+
+def _config(options: dict[str, Any]) -> LLMConfig:
+    """The options, checked by name and type."""
+    unknown = [name for name in options if name not in LLMConfig.__struct_fields__]
+    if unknown:
+        raise ConfigError(f"LLM has no option {unknown[0]!r}; there are: {', '.join(LLMConfig.__struct_fields__)}")
+    try:
+        return msgspec.convert(options, LLMConfig)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"LLM: {error}") from None
+
+
+def _engine_options(config: LLMConfig, fits: WorkerLimits) -> EngineOptions:
+    return EngineOptions(
+        codec=config.codec,
+        result_format=config.result_format,
+        transport=config.transport or ("shm" if config.executor == "mp" else "inproc"),
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        max_model_len=fits.max_model_len,
+        block_size=config.block_size,
+        num_blocks=fits.num_blocks,
+        enable_prefix_caching=config.enable_prefix_caching,
+        seed=config.seed,
+    )
 
 
 def _cumulative(token_ids: list[int], logprobs: list[dict[int, Logprob]] | None) -> float | None:

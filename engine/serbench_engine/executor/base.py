@@ -37,7 +37,6 @@ class SessionSpec(msgspec.Struct, frozen=True):
     ``validate`` checks every plan against the table (tests, debug runs); ``rolling_digest``: every worker keeps one.
     """
 
-    session: int
     codec: str
     result_format: str
     transport: str
