@@ -89,6 +89,11 @@ def compare_runs(runs: Sequence[Run], interval_of: IntervalOf = paired_t) -> Com
     return Comparison(rows=rows, warnings=list(warnings))
 
 
+def encode_comparison(comparison: Comparison) -> bytes:
+    """The comparison as indented JSON with a final newline."""
+    return msgspec.json.format(msgspec.json.encode(comparison), indent=2) + b"\n"
+
+
 # --- what can be compared ------------------------------------------------------------------------------------------
 
 

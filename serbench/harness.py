@@ -75,6 +75,7 @@ class Harness:
         store: Callable[[Run], Path],
         watcher: Watcher,
         clock_ns: Callable[[], int] = time.monotonic_ns,
+        collect: Callable[[], object] = gc.collect,
         environment: Environment | None = None,
     ) -> None:
         environment = environment or describe_environment()
@@ -85,6 +86,7 @@ class Harness:
         self._open_engine = open_engine
         self._watcher = watcher
         self._clock_ns = clock_ns
+        self._collect = collect
         self._host: EngineHost | None = None
         self._host_key: Experiment | None = None
         self._requests: tuple[object, int, list[WorkRequest]] | None = None
@@ -158,7 +160,8 @@ class Harness:
     def _pass(self, thing: Prepared, requests: Sequence[WorkRequest]) -> tuple[Session, Pass]:
         assert self._host is not None, "opened by _host_for"
         session = self._host.session(thing.experiment)
-        with _collected():
+        self._collect()
+        with _frozen():
             done = drive(session, requests, self._clock_ns)
         return session, done
 
@@ -208,8 +211,8 @@ def _short(requests: Sequence[WorkRequest], finished: Sequence[FinishedRequest])
 
 
 @contextmanager
-def _collected() -> Iterator[None]:
-    gc.collect()
+def _frozen() -> Iterator[None]:
+    """What is there already is left alone by collections within the block."""
     gc.freeze()
     try:
         yield

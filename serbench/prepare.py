@@ -24,12 +24,11 @@ def prepare(experiments: Sequence[Experiment]) -> list[Prepared]:
     """
     shared: dict[Experiment, Prepared] = {}
     ready = []
-    for asked in experiments:
-        experiment = settled(asked)  # before any model is looked for: a misspelt codec is told at once
+    for experiment in [settled(one) for one in experiments]:  # all before any model is looked for
         key = engine_key(experiment)
         base = shared.get(key)
         if base is None:
-            base = shared[key] = _prepare(experiment, automatic=asked.device == "auto")
+            base = shared[key] = _prepare(experiment)
         ready.append(msgspec.structs.replace(base, experiment=_as(experiment, base.experiment)))
     return ready
 
@@ -44,7 +43,7 @@ def _as(experiment: Experiment, ready: Experiment) -> Experiment:
     )
 
 
-def _prepare(experiment: Experiment, automatic: bool) -> Prepared:
+def _prepare(experiment: Experiment) -> Prepared:
     model = resolve_model(experiment.model, weights=experiment.weights, tokenizer=experiment.tokenizer)
     if experiment.workers > 1 and not isinstance(model.config, SimConfig):
         raise ExperimentError(
@@ -75,5 +74,4 @@ def _prepare(experiment: Experiment, automatic: bool) -> Prepared:
     ready = msgspec.structs.replace(
         experiment, workload=spec, max_model_len=limits.max_model_len, num_blocks=limits.num_blocks
     )
-    automatically = ("--device auto is cpu",) if automatic else ()
-    return Prepared(ready, model, text, workload, (*automatically, *model.notes, *limits.notes))
+    return Prepared(ready, model, text, workload, (*model.notes, *limits.notes))

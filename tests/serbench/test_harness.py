@@ -172,10 +172,7 @@ def noisy_compare(folder: Path, seed: int, effect: float) -> list[str]:
     return [throughput.verdict]
 
 
-def test_through_the_whole_harness_a_true_difference_is_found_and_a_false_one_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gc, "collect", lambda: 0)  # most of the time of a mock pass
+def test_through_the_whole_harness_a_true_difference_is_found_and_a_false_one_is_not(tmp_path: Path) -> None:
     found = [verdict for seed in range(20) for verdict in noisy_compare(tmp_path, seed, effect=1.06)]
     assert found.count("faster") >= 18
     alike = [verdict for seed in range(20) for verdict in noisy_compare(tmp_path, seed, effect=1.0)]

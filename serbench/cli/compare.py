@@ -1,0 +1,112 @@
+"""`serbench compare`: measure codecs interleaved, or compare stored runs. It does not know how ratios are judged."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.core import ParameterSource
+
+from serbench.cli.options import (
+    Choices,
+    SectionCommand,
+    SectionOption,
+    engine_options,
+    experiments_of,
+    measuring_options,
+    model_options,
+    output_options,
+    path_options,
+    workload_options,
+)
+
+if TYPE_CHECKING:
+    from serbench.results import Run
+
+CODECS: Final = "pickle,cloudpickle,msgspec,delta,cached,columnar"
+
+EXAMPLES = """
+\b
+Examples:
+  serbench compare --model sim:step=2ms --num-prompts 256 --input-len 512 --output-len 64
+  serbench compare --codec pickle,pickle:ids=packed --model sim
+  serbench compare results/A.json results/B.json
+"""
+
+_FOR_STORED_RUNS: Final = frozenset({"runs", "output", "json", "quiet"})
+
+
+@click.command("compare", cls=SectionCommand, short_help="Tell codecs apart.", epilog=EXAMPLES)
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@model_options
+@click.option(
+    "--codec",
+    "codecs",
+    cls=SectionOption,
+    section="Between scheduler and workers",
+    default=CODECS,
+    metavar="NAME,NAME,...",
+    help="Two or more; the first is what the others are compared with.",
+)
+@path_options
+@workload_options
+@engine_options
+@measuring_options
+@output_options
+@click.pass_context
+def command(ctx: click.Context, /, runs: tuple[str, ...], codecs: str, **options: Any) -> None:
+    """Compare codecs: each is measured in turn with the others, on the same prompts, and its ratio to the first is
+    judged.
+
+    With RUNs, which are files or ids of stored runs, compares those and measures nothing. Refuses what can't be
+    compared.
+    """
+    choices = Choices(**options)
+    compared = _stored(ctx, runs, Path(choices.output)) if runs else _measured(codecs, choices)
+    _show(compared, choices)
+
+
+def _measured(codecs: str, choices: Choices) -> "list[Run]":
+    from serbench.cli.measure import measure
+
+    names = [name.strip() for name in codecs.split(",") if name.strip()]
+    if len(names) < 2:
+        raise click.UsageError(f"--codec {codecs!r} names {len(names)}; a comparison needs two or more, as in {CODECS}")
+    return measure(experiments_of(choices, names), choices).runs
+
+
+def _stored(ctx: click.Context, names: Sequence[str], folder: Path) -> "list[Run]":
+    from serbench.results import find_run, read_run
+
+    for option in ctx.params:
+        if option not in _FOR_STORED_RUNS and ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE:
+            flag = "--codec" if option == "codecs" else f"--{option.replace('_', '-')}"
+            raise click.UsageError(f"stored runs are compared as they are, so {flag} means nothing here; leave it out")
+    if len(names) < 2:
+        raise click.UsageError(f"one run ({names[0]}) can't be compared; name two or more")
+    return [read_run(find_run(name, folder)) for name in names]
+
+
+def _show(runs: "Sequence[Run]", choices: Choices) -> None:
+    from serbench.comparison import compare_runs, encode_comparison
+    from serbench.report.comparison_table import comparison_report
+    from serbench.report.console import output_console
+
+    comparison = compare_runs(runs)
+    if choices.json:
+        click.echo(encode_comparison(comparison), nl=False)
+        return
+    console = output_console()
+    console.print(comparison_report(comparison))
+    for line in _run_warnings(runs):
+        console.print(f" warning: {line}", style="yellow", markup=False, soft_wrap=True)
+    console.print(f" Runs: {', '.join(run.id for run in runs)}", style="dim", markup=False, soft_wrap=True)
+
+
+def _run_warnings(runs: "Sequence[Run]") -> list[str]:
+    """What the runs themselves warn about, with the codecs that it holds for."""
+    by_line: dict[str, list[str]] = {}
+    for run in runs:
+        for line in run.warnings:
+            by_line.setdefault(line, []).append(run.spec.codec)
+    return [line if len(codecs) == len(runs) else f"{', '.join(codecs)}: {line}" for line, codecs in by_line.items()]

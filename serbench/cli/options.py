@@ -1,0 +1,294 @@
+"""The options that commands share, each declared once, and what they mean together as experiments.
+
+It does not know what commands do with them. Nothing heavy is imported before a command runs.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+import msgspec
+
+from serbench.errors import ExperimentError
+
+if TYPE_CHECKING:
+    from serbench.experiment import Experiment
+    from serbench.workload.spec import LengthRange, WorkloadSpec
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Lengths(click.ParamType["LengthRange"]):
+    """A length in tokens or a range of them."""
+
+    name = "LENGTH[:LENGTH]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A LengthRange, or a usage error."""
+        from serbench.workload.spec import LengthRange
+
+        if isinstance(value, LengthRange):
+            return value
+        try:
+            return LengthRange.parse(value)
+        except ExperimentError as error:
+            self.fail(str(error), param, ctx)
+
+
+class SectionOption(click.Option):
+    """An option under a heading of the help page."""
+
+    def __init__(self, *names: Any, section: str, **attributes: Any) -> None:
+        super().__init__(*names, **attributes)
+        self.section = section
+
+
+class SectionCommand(click.Command):
+    """A command whose help lists its options under headings."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options by section, in the order in which sections first appear."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            line = param.get_help_record(ctx)
+            if line is not None:
+                sections.setdefault(getattr(param, "section", "Other"), []).append(line)
+        for section, lines in sections.items():
+            with formatter.section(section):
+                formatter.write_dl(lines)
+
+
+def _section(name: str, *options: tuple[str, dict[str, Any]]) -> Callable[[Command], Command]:
+    """A decorator that adds the options to a command under the heading ``name``."""
+
+    def add(command: Command) -> Command:
+        for flag, attributes in reversed(options):
+            command = click.option(flag, cls=SectionOption, section=name, **attributes)(command)
+        return command
+
+    return add
+
+
+_COUNT: Final = click.IntRange(min=1)
+
+model_options: Final = _section(
+    "Model",
+    ("--model", {"default": "facebook/opt-125m", "metavar": "NAME", "help": "See `serbench models`; or a folder."}),
+    (
+        "--weights",
+        {
+            "type": click.Choice(["auto", "real", "dummy"]),
+            "default": "auto",
+            "help": "auto: real ones where there are any, else dummy ones.",
+        },
+    ),
+    ("--tokenizer", {"metavar": "DIR", "help": "A folder with a tokenizer, in place of the model's own."}),
+    (
+        "--dtype",
+        {
+            "type": click.Choice(["auto", "float32", "bfloat16", "float16"]),
+            "default": "auto",
+            "help": "auto: float32, in which outputs can be compared token for token.",
+        },
+    ),
+    ("--device", {"type": click.Choice(["auto", "cpu", "cuda"]), "default": "auto", "help": "auto: cpu."}),
+)
+
+path_options: Final = _section(
+    "Between scheduler and workers",
+    ("--result-format", {"metavar": "NAME", "help": "Encoding of results.  [default: the codec's]"}),
+    (
+        "--transport",
+        {
+            "type": click.Choice(["inproc", "pipe", "shm", "zmq"]),
+            "help": "How payloads travel.  [default: shm; inproc with --executor inproc]",
+        },
+    ),
+    (
+        "--executor",
+        {
+            "type": click.Choice(["inproc", "mp"]),
+            "default": "mp",
+            "help": "Workers in processes of their own, or in this one.",
+        },
+    ),
+    (
+        "--workers",
+        {"type": _COUNT, "metavar": "N", "default": 1, "help": "Workers that receive every plan (sim only)."},
+    ),
+    (
+        "--step-timeout",
+        {
+            "type": click.FloatRange(min=0, min_open=True),
+            "default": 120.0,
+            "metavar": "SECONDS",
+            "help": "A worker that takes longer for a step counts as hung.",
+        },
+    ),
+)
+
+workload_options: Final = _section(
+    "Workload",
+    ("--num-prompts", {"type": _COUNT, "metavar": "N", "help": "Requests a repeat.  [default: 32]"}),
+    ("--input-len", {"type": Lengths(), "help": "Prompt tokens: 128, or a range such as 64:256.  [default: 128]"}),
+    (
+        "--output-len",
+        {
+            "type": Lengths(),
+            "help": "Tokens to produce.  [default: 32; with --dataset as many as the file's answer has]",
+        },
+    ),
+    ("--dataset", {"metavar": "FILE", "help": "Prompts from ShareGPT JSON or JSON lines."}),
+    ("--prompt", {"multiple": True, "metavar": "TEXT", "help": "A prompt whose answer is shown; may be repeated."}),
+    ("--chat", {"is_flag": True, "help": "Put each --prompt into the model's chat template."}),
+)
+
+engine_options: Final = _section(
+    "Engine limits",
+    ("--max-num-seqs", {"type": _COUNT, "metavar": "N", "default": 256, "help": "Requests that run at once."}),
+    ("--max-num-batched-tokens", {"type": _COUNT, "metavar": "N", "default": 2048, "help": "Tokens a step."}),
+    (
+        "--max-model-len",
+        {
+            "type": click.IntRange(min=2),
+            "metavar": "N",
+            "help": "Prompt and output tokens together.  [default: the model's]",
+        },
+    ),
+    ("--block-size", {"type": _COUNT, "metavar": "N", "default": 16, "help": "Tokens a block of KV cache."}),
+    (
+        "--num-blocks",
+        {"type": _COUNT, "metavar": "N", "help": "Blocks of KV cache.  [default: what --kv-memory holds]"},
+    ),
+    (
+        "--kv-memory",
+        {
+            "type": click.FloatRange(0, 1, min_open=True),
+            "default": 0.5,
+            "metavar": "SHARE",
+            "help": "Share of the free memory that the KV cache may take.",
+        },
+    ),
+    ("--enable-prefix-caching", {"is_flag": True, "help": "Share the KV of equal beginnings."}),
+)
+
+measuring_options: Final = _section(
+    "Measuring",
+    ("--repeats", {"type": _COUNT, "metavar": "N", "default": 5, "help": "Timed passes, each with other prompts."}),
+    (
+        "--warmup",
+        {"type": click.IntRange(min=0), "metavar": "N", "default": 1, "help": "Passes before that, not timed."},
+    ),
+    (
+        "--seed",
+        {
+            "type": click.IntRange(min=0),
+            "metavar": "N",
+            "default": 0,
+            "help": "Of prompts, order, sampling and dummy weights.",
+        },
+    ),
+)
+
+output_options: Final = _section(
+    "Output",
+    ("--output", {"default": "results", "metavar": "DIR", "help": "Where runs are stored."}),
+    ("--json", {"is_flag": True, "help": "Print the document, and nothing else, on stdout."}),
+    ("--quiet", {"is_flag": True, "help": "No progress and no notes."}),
+)
+
+
+class Choices(msgspec.Struct, frozen=True, kw_only=True):
+    """What the options above were set to, under their names."""
+
+    model: str
+    weights: str
+    tokenizer: str | None
+    dtype: str
+    device: str
+    result_format: str | None
+    transport: str | None
+    executor: str
+    workers: int
+    step_timeout: float
+    num_prompts: int | None
+    input_len: Any
+    output_len: Any
+    dataset: str | None
+    prompt: tuple[str, ...]
+    chat: bool
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    max_model_len: int | None
+    block_size: int
+    num_blocks: int | None
+    kv_memory: float
+    enable_prefix_caching: bool
+    repeats: int
+    warmup: int
+    seed: int
+    output: str
+    json: bool
+    quiet: bool
+
+
+def experiments_of(choices: Choices, codecs: Sequence[str]) -> "list[Experiment]":
+    """One experiment a codec.
+
+    Raises:
+        ExperimentError: choices that can't go together.
+    """
+    from serbench.experiment import Experiment
+
+    same = {
+        name: getattr(choices, name)
+        for name in msgspec.structs.asdict(choices)
+        if name in Experiment.__struct_fields__ and name != "codec"
+    }
+    return [
+        Experiment(
+            **same,
+            codec=codec,
+            workload=workload_of(choices),
+            kv_memory_share=choices.kv_memory,
+            step_timeout_s=choices.step_timeout,
+        )
+        for codec in codecs
+    ]
+
+
+def workload_of(choices: Choices) -> "WorkloadSpec":
+    """The workload that the options ask for.
+
+    Raises:
+        ExperimentError: options of two kinds of workload.
+    """
+    from serbench.workload.spec import DEFAULT_OUTPUT_LEN, Dataset, LengthRange, Prompts, Synthetic
+
+    _refuse_mixtures(choices)
+    length = LengthRange(DEFAULT_OUTPUT_LEN, DEFAULT_OUTPUT_LEN)
+    if choices.prompt:
+        return Prompts(texts=choices.prompt, output_len=(choices.output_len or length).high, chat=choices.chat)
+    if choices.dataset is not None:
+        return Dataset(path=choices.dataset, num_prompts=choices.num_prompts or 32, output_len=choices.output_len)
+    defaults = Synthetic()
+    return Synthetic(
+        num_prompts=choices.num_prompts or defaults.num_prompts,
+        input_len=choices.input_len or defaults.input_len,
+        output_len=choices.output_len or defaults.output_len,
+    )
+
+
+def _refuse_mixtures(choices: Choices) -> None:
+    output_len: LengthRange | None = choices.output_len
+    ranged = output_len is not None and output_len.low != output_len.high
+    for together, message in (
+        (choices.prompt and choices.dataset, "--prompt and --dataset are two workloads; give one of them"),
+        (choices.prompt and choices.num_prompts, "--num-prompts does not go with --prompt, which may be repeated"),
+        (choices.prompt and choices.input_len, "--input-len does not go with --prompt, whose texts have their lengths"),
+        (choices.dataset and choices.input_len, "--input-len does not go with --dataset, whose prompts have theirs"),
+        (choices.chat and not choices.prompt, "--chat goes with --prompt"),
+        (choices.prompt and ranged, f"--output-len {output_len} with --prompt must be one number, not a range"),
+    ):
+        if together:
+            raise ExperimentError(message)

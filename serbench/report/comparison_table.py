@@ -1,0 +1,84 @@
+"""The table of a comparison, one block a run, for a terminal of 80 columns. It does not know how ratios are judged."""
+
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from serbench.comparison import Comparison, Row
+from serbench.report.figures import figure, times
+from serbench.stats import Finding
+
+STYLES = {"faster": "green", "slower": "red", "no difference shown": "", "too noisy to tell": "yellow"}
+
+
+def comparison_report(comparison: Comparison) -> RenderableType:
+    """The table, the raw figures behind it, and what a reader must know."""
+    return Group(
+        Text(),
+        comparison_table(comparison),
+        Text("\n output tokens/s, each repeat", style="dim"),
+        Padding(raw_figures(comparison.rows), (0, 0, 1, 1)),
+        *(Padding(line, (0, 0, 0, 1)) for line in remarks(comparison)),
+    )
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """Each run's figures with their ratio to the first; below it the 95 % interval, then the verdict."""
+    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1), leading=1)
+    table.add_column("codec", overflow="fold", min_width=10)
+    for name in ("output\ntokens/s", "host µs\na step", "host µs\nwithout adapt", "bytes\na step"):
+        table.add_column(name, justify="right", overflow="fold", min_width=13)
+    for i, row in enumerate(comparison.rows):
+        table.add_row(
+            Text(f"{row.label}\n{_outputs(row, first=i == 0)}"),
+            _block(sum(row.output_tokens_per_s) / len(row.output_tokens_per_s), row.throughput),
+            _block(row.host_us_per_step, row.host),
+            _block(row.host_us_without_adapt, row.host_without_adapt),
+            Text(f"{figure(row.plan_bytes)} plan\n{figure(row.result_bytes)} result"),
+        )
+    return table
+
+
+def _outputs(row: Row, first: bool) -> str:
+    return "" if first else f"outputs {'equal' if row.outputs == 'equal' else 'DIFFER'}"
+
+
+def _block(value: float, finding: Finding | None) -> Text:
+    block = Text(figure(value), style="bold")
+    if finding is not None:
+        block.append(f" ×{times(finding.ratio)}", style="not bold")
+        block.append(f"\n{interval(finding)}\n", style="not bold")
+        block.append(finding.verdict, style=f"not bold {STYLES.get(finding.verdict, '')}")
+    return block
+
+
+def interval(finding: Finding) -> str:
+    """The 95 % interval of a ratio, such as ``[1.35, 1.41]``."""
+    if finding.low is None or finding.high is None:
+        return "[–]"
+    return f"[{times(finding.low)}, {times(finding.high)}]"
+
+
+def raw_figures(rows: Sequence[Row]) -> Table:
+    """Output tokens/s of every repeat."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(no_wrap=True)
+    for row in rows:
+        values = "  ".join(figure(value) for value in row.output_tokens_per_s)
+        grid.add_row(Text(row.label, style="dim"), Text(values, style="dim"))
+    return grid
+
+
+def remarks(comparison: Comparison) -> list[Text]:
+    """Warnings, and what would settle verdicts that are none."""
+    lines = [Text(f"warning: {line}", style="yellow") for line in comparison.warnings]
+    advice: dict[str, list[str]] = {}
+    for row in comparison.rows:
+        for finding in (row.throughput, row.host, row.host_without_adapt):
+            if finding is not None and finding.advice and row.label not in advice.setdefault(finding.advice, []):
+                advice[finding.advice].append(row.label)
+    return lines + [Text(f"{', '.join(labels)}: {line}") for line, labels in advice.items()]

@@ -1,0 +1,135 @@
+"""The tables of one run, for a terminal of 80 columns. It does not know how figures were taken."""
+
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from serbench.report.figures import counted, figure, seconds, share
+from serbench.results import Bytes, Latency, Repeat, Run
+from serbench.workload.spec import Dataset, Prompts, Synthetic
+
+
+def run_report(run: Run) -> RenderableType:
+    """All that a person wants to see of a run with at least one repeat."""
+    tables = (rates_table(run), latency_table(run.repeats), phases_table(run.repeats), bytes_table(run.repeats))
+    return Group(
+        Padding(heading(run), (1, 0, 0, 1)),
+        *(Padding(table, (1, 0, 0, 0)) for table in tables),
+        Padding(footing(run.repeats), (1, 0, 1, 1)),
+    )
+
+
+def heading(run: Run) -> Text:
+    """What ran, in three lines."""
+    spec = run.spec
+    weights = {"dummy": "dummy weights", "sim": "simulated"}.get(run.weights.kind, f"weights from {run.weights.kind}")
+    workers = f", {spec.workers} workers" if spec.workers > 1 else ""
+    warm = f"{spec.warmup} to warm up" if spec.warmup else "no warm-up"
+    return Text.assemble(
+        (spec.model, "bold"),
+        f"  {weights}, {spec.dtype} on {spec.device}\n",
+        (f"codec {spec.codec}", "bold"),
+        f"  results {spec.result_format}, transport {spec.transport}, executor {spec.executor}{workers}\n",
+        (f"{_workload(run)}; {counted(len(run.repeats), 'repeat')}, {warm}", "dim"),
+    )
+
+
+def _workload(run: Run) -> str:
+    tokens = f"{run.repeats[0].input_tokens:,} tokens in, {run.repeats[0].output_tokens:,} out"
+    match run.spec.workload:
+        case Synthetic() as spec:
+            return f"{counted(spec.num_prompts, 'random prompt')}: {tokens}"
+        case Dataset() as spec:
+            return f"prompts of {spec.path}: {tokens}"
+        case Prompts() as spec:
+            return f"{counted(len(spec.texts), 'prompt')}: {tokens}"
+
+
+def rates_table(run: Run) -> Table:
+    """Throughput: the median of the repeats, and every repeat's own figure."""
+    table = _table("throughput", "median", "each repeat")
+    table.columns[2].justify = "left"
+    for name in ("output_tokens_per_s", "total_tokens_per_s", "requests_per_s"):
+        values = [getattr(repeat, name) for repeat in run.repeats]
+        label = name.removesuffix("_per_s").replace("_", " ")
+        table.add_row(f"{label}/s", figure(median(values)), Text("  ".join(map(figure, values)), "dim"))
+    return table
+
+
+def latency_table(repeats: Sequence[Repeat]) -> Table:
+    """Medians over the repeats of each repeat's own percentiles."""
+    table = _table("latency", "p50", "p99", "mean")
+    kinds: tuple[tuple[str, Callable[[Repeat], Latency | None]], ...] = (
+        ("first token (ttft)", lambda repeat: repeat.latency_s.ttft),
+        ("each token after (tpot)", lambda repeat: repeat.latency_s.tpot),
+        ("whole request (e2e)", lambda repeat: repeat.latency_s.e2e),
+    )
+    for label, of in kinds:
+        known = [latency for repeat in repeats if (latency := of(repeat)) is not None]
+        if known:
+            table.add_row(
+                label, *(seconds(median(getattr(one, name) for one in known)) for name in ("p50", "p99", "mean"))
+            )
+    return table
+
+
+def phases_table(repeats: Sequence[Repeat]) -> Table:
+    """Where a step's time goes: means over all steps, medians over the repeats of their percentiles, shares of all
+    time.
+    """
+    table = _table("phase of a step", "mean µs", "median", "p99", "share")
+    whole = sum(phase.total for repeat in repeats for phase in repeat.phases_us.values())
+    host = sum(repeat.host_us_per_step * repeat.steps for repeat in repeats)
+    steps = max(1, sum(repeat.steps for repeat in repeats))
+    for name in repeats[0].phases_us:
+        phases = [repeat.phases_us[name] for repeat in repeats]
+        total = sum(phase.total for phase in phases)
+        percentiles = (figure(median(getattr(phase, which) for phase in phases)) for which in ("p50", "p99"))
+        table.add_row(name, figure(total / steps), *percentiles, share(total, whole))
+    table.add_section()
+    table.add_row("the whole step", figure(whole / steps), "", "", share(whole, whole))
+    table.add_row("host: without forward, sample", figure(host / steps), "", "", share(host, whole))
+    return table
+
+
+def bytes_table(repeats: Sequence[Repeat]) -> Table:
+    """Payload bytes: medians over the repeats."""
+    table = _table("bytes of a step", "median", "max", "mean", "a repeat")
+    for label, sizes in (
+        ("plan", [repeat.payload_bytes.plan for repeat in repeats]),
+        ("result", [repeat.payload_bytes.result for repeat in repeats]),
+    ):
+        table.add_row(label, *(figure(_median(sizes, name)) for name in ("p50", "max", "mean", "total")))
+    return table
+
+
+def _median(sizes: Sequence[Bytes], name: str) -> float:
+    return float(median(getattr(one, name) for one in sizes))
+
+
+def footing(repeats: Sequence[Repeat]) -> Text:
+    """CPU time beside wall time, and what happened on the way; medians over the repeats."""
+    scheduler, workers, wall, steps, preemptions = (
+        figure(median(values))
+        for values in zip(
+            *((one.cpu_s.scheduler, one.cpu_s.workers, one.wall_s, one.steps, one.preemptions) for one in repeats),
+            strict=True,
+        )
+    )
+    return Text(
+        f"CPU seconds a repeat: {scheduler} scheduler, {workers} workers, in {wall} s of wall time\n"
+        f"{steps} steps and {preemptions} preemptions a repeat"
+    )
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=True, padding=(0, 1), show_edge=False, title=None)
+    table.add_column(first, min_width=25, no_wrap=True)
+    for name in others:
+        table.add_column(name, justify="right", min_width=9)
+    return table

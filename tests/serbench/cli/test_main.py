@@ -1,0 +1,127 @@
+"""Tests the entry: help, errors in one line, exit codes, readers that go away. They do not know what is measured."""
+
+import os
+import subprocess
+import sys
+
+import click
+import click.testing
+import pytest
+
+from serbench.cli.main import COMMANDS, Commands, cli, exit_code
+from serbench.errors import DatasetError, ExperimentError, FaultError, OutputsDifferError, ResultsError
+from serbench_engine.errors import ConfigError, EngineError, ModelError, RequestError, WorkerError, WorkerTimeout
+from tests.serbench.cli.calling import call, refused
+
+
+def test_help_names_every_command() -> None:
+    for args in ((), ("--help",), ("-h",)):
+        result = call(*args)
+        assert result.exit_code == 0
+        assert all(f"  {name} " in result.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_help_page(name: str) -> None:
+    result = call(name, "--help")
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"Usage: serbench {name}")
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    assert "version" in call("--version").stdout
+
+
+def test_a_command_that_there_isn_t_offers_the_nearest() -> None:
+    assert refused("comapre") == "serbench: no command 'comapre'; did you mean compare?"
+    assert refused("zzz") == "serbench: no command 'zzz'; there are run, compare, codecs, models, doctor"
+
+
+def test_an_option_that_there_isn_t_offers_the_nearest() -> None:
+    assert "No such option '--codc'" in refused("run", "--codc", "delta")
+    assert "--codec" in refused("run", "--codc", "delta")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError(""), 2),
+        (ModelError(""), 2),
+        (RequestError(""), 2),
+        (EngineError(""), 1),
+        (WorkerError(0, ""), 1),
+        (WorkerTimeout(0, ""), 1),
+        (ExperimentError(""), 2),
+        (DatasetError(""), 2),
+        (ResultsError(""), 2),
+        (FaultError(""), 1),
+        (OutputsDifferError(""), 1),
+        (click.UsageError(""), 2),
+    ],
+)
+def test_exit_codes(error: Exception, code: int) -> None:
+    assert exit_code(error) == code
+
+
+def ended_by(error: BaseException) -> click.testing.Result:
+    """How the command line ends when a command raises ``error``."""
+
+    @click.group(cls=Commands, invoke_without_command=True)
+    def failing() -> None:
+        raise error
+
+    return click.testing.CliRunner().invoke(failing, [], catch_exceptions=False)
+
+
+def test_a_worker_s_traceback_stands_indented_below_the_line() -> None:
+    trace = 'Traceback (most recent call last):\n  File "x.py", line 1\nValueError: no\n'
+    result = ended_by(WorkerError(2, "raised ValueError: no", trace))
+    assert result.exit_code == 1
+    assert result.stderr.splitlines() == [
+        "serbench: worker 2: raised ValueError: no",
+        "    Traceback (most recent call last):",
+        '      File "x.py", line 1',
+        "    ValueError: no",
+    ]
+
+
+def test_a_message_of_several_lines_becomes_one() -> None:
+    assert ended_by(ConfigError("first\n  second")).stderr == "serbench: first second\n"
+
+
+def test_an_interrupt_ends_with_130() -> None:
+    result = ended_by(KeyboardInterrupt())
+    assert (result.exit_code, result.stderr.strip()) == (130, "serbench: interrupted")
+
+
+def test_a_bug_is_not_hidden() -> None:
+    with pytest.raises(ZeroDivisionError):
+        ended_by(ZeroDivisionError())
+
+
+def test_inside_another_program_errors_are_raised() -> None:
+    with pytest.raises(click.UsageError):
+        cli.main(["run", "--no-such-option"], standalone_mode=False)
+
+
+def test_a_reader_that_goes_away_is_no_traceback() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as gone:
+        command = [sys.executable, "-c", "from serbench.cli.main import main; main()", "codecs"]
+        done = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\n"
+        "from serbench.cli.main import cli\n"
+        "for args in ['--help'], ['run', '--help'], ['compare', '--help']:\n"
+        "    try: cli(args)\n"
+        "    except SystemExit: pass\n"
+        "heavy = {'torch', 'transformers', 'pandas', 'matplotlib', 'numpy', 'scipy', 'rich'} & set(sys.modules)\n"
+        "sys.exit(', '.join(heavy) or 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,142 @@
+"""Tests `serbench run` on the simulated model: what is printed, where, and what is kept. They assert no times."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from serbench.results import read_run
+from tests.serbench.cli.calling import HERE, QUICK, call, refused
+
+LONG = ("--num-prompts", "64", "--input-len", "64", "--output-len", "200", "--repeats", "200", "--warmup", "0")
+
+
+def test_a_run_is_shown_and_stored(tmp_path: Path) -> None:
+    result = call("run", "--model", "sim", *QUICK, folder=tmp_path)
+    assert result.exit_code == 0
+    [path] = tmp_path.iterdir()
+    run = read_run(path)
+    assert (run.spec.codec, run.spec.transport, run.spec.executor) == ("delta", "shm", "mp")
+    for words in ("codec delta", "output tokens/s", "transit_out", "plan", "CPU seconds", f"Stored in {path}"):
+        assert words in result.stdout
+    assert result.stderr.splitlines() == ["--device auto is cpu"]
+    [repeat] = run.repeats
+    assert (repeat.input_tokens, repeat.output_tokens, repeat.steps) == (32, 16, 4)
+    assert repeat.cpu_s.workers > 0
+
+
+def test_json_prints_the_stored_document_and_nothing_else(tmp_path: Path) -> None:
+    result = call("run", *HERE, "--json", folder=tmp_path)
+    [path] = tmp_path.iterdir()
+    assert result.stdout == path.read_text()
+    assert json.loads(result.stdout)["schema"] == "serbench/run/1"
+
+
+def test_quiet_says_nothing_on_stderr(tmp_path: Path) -> None:
+    assert call("run", *HERE, "--quiet", folder=tmp_path).stderr == ""
+
+
+@pytest.mark.parametrize("executor", ["inproc", "mp"])
+def test_the_phases_add_up_to_the_step(executor: str, tmp_path: Path) -> None:
+    call("run", "--model", "sim", "--executor", executor, *QUICK, folder=tmp_path)
+    [path] = tmp_path.iterdir()
+    [repeat] = read_run(path).repeats
+    phases = repeat.phases_us
+    host = sum(phase.mean for name, phase in phases.items() if name not in ("forward", "sample"))
+    assert host == pytest.approx(repeat.host_us_per_step)
+    assert sum(phase.total for phase in phases.values()) < repeat.wall_s * 1e6
+
+
+def test_prompts_show_their_answers(tmp_path: Path) -> None:
+    args = ("--prompt", "first [prompt]", "--prompt", "second", "--output-len", "4", "--repeats", "1")
+    result = call("run", "--model", "sim", "--executor", "inproc", *args, folder=tmp_path)
+    assert result.exit_code == 0
+    assert " > first [prompt]" in result.stdout
+    assert " > second" in result.stdout
+    assert result.stdout.index("> second") < result.stdout.index("codec delta")
+
+
+def test_rows_left_out_are_shown_and_stored(tmp_path: Path) -> None:
+    data = tmp_path / "data.jsonl"
+    data.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in ("good", "", "too long " * 20)))
+    args = ("--model", "sim", "--executor", "inproc", "--max-model-len", "64", "--repeats", "1", "--output-len", "2")
+    result = call("run", *args, "--dataset", str(data), folder=tmp_path / "runs")
+    assert "1 longer than the limit of 64 tokens, 1 prompt is empty" in result.stdout
+    [path] = (tmp_path / "runs").iterdir()
+    run = read_run(path)
+    assert any("rows left out" in line for line in run.warnings)
+    assert run.repeats[0].input_tokens == 4
+
+
+def test_the_same_command_gives_the_same_outputs(tmp_path: Path) -> None:
+    for _ in range(2):
+        call("run", *HERE, folder=tmp_path)
+    call("run", *HERE, "--seed", "1", folder=tmp_path)
+    runs = [read_run(path) for path in sorted(tmp_path.iterdir(), key=os.path.getmtime)]
+    assert runs[0].outputs_digest == runs[1].outputs_digest != runs[2].outputs_digest
+
+
+def test_preemptions_are_counted_and_shown(tmp_path: Path) -> None:
+    args = ("--num-prompts", "4", "--input-len", "24", "--output-len", "24", "--repeats", "1", "--warmup", "0")
+    limits = ("--num-blocks", "8", "--max-model-len", "64", "--block-size", "8")
+    result = call("run", "--model", "sim", "--executor", "inproc", *args, *limits, folder=tmp_path)
+    [path] = tmp_path.iterdir()
+    [repeat] = read_run(path).repeats
+    assert repeat.preemptions > 0
+    assert f"{repeat.preemptions} preemptions" in result.stdout
+    assert repeat.output_tokens == 4 * 24
+
+
+def test_several_workers_of_the_simulated_model(tmp_path: Path) -> None:
+    assert call("run", "--model", "sim", "--workers", "2", *QUICK, folder=tmp_path).exit_code == 0
+    [path] = tmp_path.iterdir()
+    assert len(read_run(path).repeats[0].peak_rss_bytes) >= 2
+
+
+def test_a_worker_that_hangs_is_told_and_what_was_measured_is_kept(tmp_path: Path) -> None:
+    args = ("--model", "sim:step=3s", "--step-timeout", "0.2", *QUICK)
+    result = call("run", *args, folder=tmp_path)
+    assert result.exit_code == 1
+    assert "serbench: worker 0" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_ctrl_c_keeps_what_was_measured_and_says_where(tmp_path: Path) -> None:
+    code = "from serbench.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "run", "--model", "sim", *LONG, "--output", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while not list(tmp_path.glob("*.json")):
+            assert process.poll() is None, process.communicate()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == ""
+    [path] = tmp_path.iterdir()
+    run = read_run(path)
+    assert 1 <= len(run.repeats) < 200
+    assert f"{len(run.repeats)} of 200 repeats of delta are kept in {path}" in err
+    assert any(line.startswith("interrupted after") for line in run.warnings)
+    assert "Traceback" not in err
+
+
+def test_dummy_weights_are_told_on_screen_and_in_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    args = ("--model", "facebook/opt-125m", "--weights", "dummy", "--num-blocks", "16", "--max-model-len", "64")
+    result = call("run", *args, *QUICK, "--json", folder=tmp_path)
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert document["weights"]["kind"] == "dummy"
+    assert document["tokenizer"]["kind"] == "bytes"
+    assert "bytes stand for tokens" in result.stderr
+    assert any("bytes stand for tokens" in line for line in document["warnings"])
+    assert document["repeats"][0]["output_tokens"] == 16
+
+
+def test_chat_needs_a_template(tmp_path: Path) -> None:
+    assert "--chat needs a chat template" in refused(
+        "run", "--model", "sim", "--prompt", "Hi", "--chat", folder=tmp_path
+    )

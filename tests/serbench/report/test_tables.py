@@ -1,0 +1,135 @@
+"""Tests that reports fit a narrow terminal, a pipe and NO_COLOR, and say what they must. They do not measure."""
+
+import io
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console, RenderableType
+
+from serbench.comparison import compare_runs
+from serbench.report.answers import answers_report
+from serbench.report.comparison_table import comparison_report
+from serbench.report.console import tell
+from serbench.report.figures import counted, figure, seconds, share, times
+from serbench.report.progress import TerminalProgress
+from serbench.report.run_tables import run_report
+from serbench.results import Latencies, Run
+from tests.serbench.mocks import Bench, prepared
+
+
+def shown(what: RenderableType, width: int = 80, terminal: bool = False) -> str:
+    file = io.StringIO()
+    Console(file=file, width=width, force_terminal=terminal, highlight=False).print(what)
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    things = prepared(["pickle", "pickle:ids=packed", "delta"])
+    return Bench(
+        things, tmp_path_factory.mktemp("runs"), lambda one: 123456.0 if one.codec == "delta" else 345678.0
+    ).run()
+
+
+def test_a_run_says_what_ran_and_what_it_cost(runs: list[Run]) -> None:
+    page = shown(run_report(runs[2]))
+    for words in (
+        "sim  simulated, float32 on cpu",
+        "codec delta",
+        "3 random prompts",
+        "5 repeats, 1 to warm up",
+        "output tokens/s",
+        "first token (ttft)",
+        "forward",
+        "50.0%",
+        "CPU seconds a repeat: 1 scheduler, 0.500 workers",
+        "0 preemptions a repeat",
+    ):
+        assert words in page
+
+
+def test_every_repeat_s_figure_is_shown(runs: list[Run]) -> None:
+    page = shown(run_report(runs[2]))
+    for repeat in runs[2].repeats:
+        assert figure(repeat.output_tokens_per_s) in page
+
+
+def test_a_run_without_tokens_has_no_latency(runs: list[Run]) -> None:
+    repeats = [msgspec.structs.replace(one, latency_s=Latencies(None, None, None)) for one in runs[2].repeats]
+    assert "ttft" not in shown(run_report(msgspec.structs.replace(runs[2], repeats=repeats)))
+
+
+def test_a_comparison_has_ratio_interval_and_verdict(runs: list[Run]) -> None:
+    page = shown(comparison_report(compare_runs(runs)))
+    for words in ("×2.80", "[2.80, 2.80]", "faster", "×0.36", "outputs equal", "100 plan", "10 result"):
+        assert words in page
+    assert "no difference shown" in " ".join(page.split())
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_reports_fit(runs: list[Run], width: int) -> None:
+    for page in (run_report(runs[0]), comparison_report(compare_runs(runs))):
+        lines = shown(page, width).splitlines()
+        assert max(len(line) for line in lines) <= width
+        assert not any("…" in line for line in lines)
+
+
+def test_a_terminal_gets_colours_and_a_pipe_none(runs: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    page = comparison_report(compare_runs(runs))
+    assert "\x1b[32m" in shown(page, terminal=True)
+    assert "\x1b" not in shown(page)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[32m" not in shown(page, terminal=True)
+
+
+def test_text_of_users_is_no_markup() -> None:
+    page = shown(answers_report([("[bold]prompt[/bold]", "[red]answer", "stop"), ("b", "c", "length")]))
+    assert "> [bold]prompt[/bold]" in page
+    assert "[red]answer" in page
+    assert "c [length]" in page
+
+
+def test_lines_beside_the_results_are_never_broken() -> None:
+    file = io.StringIO()
+    tell(Console(file=file, width=20), "a line of [more] than twenty characters")
+    assert file.getvalue() == "a line of [more] than twenty characters\n"
+
+
+def test_progress_names_the_pass_and_draws_between_passes_only(runs: list[Run], tmp_path: Path) -> None:
+    file = io.StringIO()
+    console = Console(file=file, width=100, force_terminal=True)
+    with TerminalProgress(console) as progress:
+        progress.begin(2)
+        progress.turn(runs[2].spec, -1)
+        drawn = file.getvalue()
+        assert "delta: warming up" in drawn
+        progress.done()
+        progress.turn(runs[2].spec, 0)
+        assert "delta: repeat 1 of 5" in file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (0.1234, "0.123"),
+        (1.234, "1.23"),
+        (2, "2"),
+        (12.34, "12.3"),
+        (123.4, "123"),
+        (1234.5, "1,234"),
+        (123456, "123,456"),
+    ],
+)
+def test_figures(value: float, text: str) -> None:
+    assert figure(value) == text
+
+
+def test_units() -> None:
+    assert [seconds(value) for value in (0.0000123, 0.0123, 12.3)] == ["12.3 µs", "12.3 ms", "12.3 s"]
+    assert [times(value) for value in (0.956, 1.5, 12.34)] == ["0.96", "1.50", "12.3"]
+    assert [share(1, 8), share(0, 0)] == ["12.5%", "–"]
+    assert [counted(1, "prompt"), counted(2000, "prompt")] == ["1 prompt", "2,000 prompts"]
