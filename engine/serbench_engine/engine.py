@@ -182,7 +182,7 @@ class Engine:
         self._batches.add(plan)
         stamps = (begun, scheduled_at, adapted, encoded, sent, received, decoded, result_adapted, updated)
         plan_bytes = len(header) + _size(body) if _size(body) else 0
-        sizes = (plan_bytes, result_bytes, len(plan.batch_rows), int(plan.batch_counts.sum()))
+        sizes = (plan_bytes, result_bytes, len(plan.batch_rows), scheduled.num_tokens)
         self._log.add(plan.epoch, plan.step, *stamps, *sizes, self._scheduler.has_unfinished)
         return update
 

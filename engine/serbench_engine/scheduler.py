@@ -25,16 +25,21 @@ from serbench_codecs.plan import (
 from serbench_codecs.table import RequestTable, TableLimits
 from serbench_engine.blocks import BlockPool
 from serbench_engine.request import FinishedRequest, FinishReason
+from serbench_engine.steady import SteadyDecode
 from serbench_engine.stopping import Endings, StopRules, keep_logprobs
 from serbench_engine.tracked import TrackedRequest
 
 
 class Scheduled(msgspec.Struct, frozen=True, eq=False):
-    """A plan in flight and whom it samples: ``sample_rows`` int32[s], ``serials`` int64[s], in batch order."""
+    """A plan in flight and whom it samples: ``sample_rows`` int32[s], ``serials`` int64[s], in batch order.
+
+    ``num_tokens`` is the sum of the plan's counts.
+    """
 
     plan: StepPlan
     sample_rows: Int32Array
     serials: Int64Array
+    num_tokens: int
 
 
 class Update(msgspec.Struct, frozen=True, eq=False):
@@ -80,6 +85,7 @@ class Scheduler:
         self._running: Int32Array = NO_ROWS
         self._ones = np.ones(limits.max_num_seqs, dtype=np.int32)
         self._steady_counts = self._ones[:0]
+        self._steady: SteadyDecode | None = None
         self._freed: list[int] = []
         self._fresh = _NOTHING_FRESH
         self._published = np.zeros(limits.max_num_seqs, dtype=np.int32)
@@ -122,6 +128,18 @@ class Scheduler:
 
     def schedule(self, step: int, epoch: int) -> Scheduled | None:
         """The next step, or None when nothing can run. The table is changed as the plan says, and not yet advanced."""
+        steady = self._steady
+        if steady is not None and not self._freed and not (self._waiting and self._free_rows):
+            short = steady.short_of_blocks()
+            if len(short) <= self._pool.num_free:
+                blocks = steady.grow(short, self._pool.allocate(len(short)))
+                tokens = self._known_tokens()
+                plan = StepPlan(step, epoch, NO_ROWS, NO_ADMISSIONS, blocks, tokens, steady.rows, steady.counts)
+                return Scheduled(plan, steady.rows, steady.serials, len(steady.rows))
+        self._steady = None
+        return self._schedule_any(step, epoch)
+
+    def _schedule_any(self, step: int, epoch: int) -> Scheduled | None:
         table = self.table
         before = self.preemptions
         counts, needed = self._fit_blocks(self._count_tokens())
@@ -143,7 +161,7 @@ class Scheduler:
         plan = StepPlan(step, epoch, freed, admitted, blocks, tokens, rows, counts)
         due = table.num_computed_tokens[rows] + counts == table.num_tokens[rows]
         sample_rows = rows if due.all() else rows[due]
-        return Scheduled(plan, sample_rows, table.serial[sample_rows])
+        return Scheduled(plan, sample_rows, table.serial[sample_rows], int(counts.sum()))
 
     def advance(self, plan: StepPlan) -> None:
         """Count the step's tokens as computed, once the plan is on its way."""
@@ -256,6 +274,7 @@ class Scheduler:
 
     def _leave_row(self, row: int) -> TrackedRequest:
         """Free a row and its blocks; the request takes its ids along. The caller removes it from ``_running``."""
+        self._steady = None
         table = self.table
         request = self._in_row[row]
         assert request is not None
@@ -294,25 +313,40 @@ class Scheduler:
         rows, ids = scheduled.sample_rows, result.token_ids
         if len(ids) != len(rows):
             raise MalformedPayloadError(f"{len(ids)} ids for {len(rows)} sampled rows")
-        table = self.table
+        plan, table = scheduled.plan, self.table
+        steady = self._steady
+        if steady is not None and steady.rows is plan.batch_rows and result.logprobs is None:
+            starts, serials = steady.append(ids), steady.serials
+            quiet = not steady.reaches_length and self._rules.nobody_stops(ids, now_ns)
+        else:
+            self._steady = None
+            rows, ids, starts = self._append(scheduled, result)
+            serials, quiet = table.serial[rows], False
+        self._fresh = Fresh(rows, serials, starts, ids)
+        if self._prefix_caching:
+            self._publish(plan.batch_rows)
+        if not quiet:
+            self._end(self._rules.judge(table, rows, ids, starts, now_ns))
+        if self._steady is None and len(rows) == len(self._running) and plan.batch_counts is self._steady_counts:
+            self._steady = SteadyDecode(table, self._running, self._steady_counts, self._rules.length_limits)
+        return Update(rows, ids, self.take_ended())
+
+    def _append(self, scheduled: Scheduled, result: StepResult) -> tuple[Int32Array, Int32Array, Int32Array]:
+        """Append what was sampled for rows that are still the same requests': rows, ids and where they went."""
+        rows, ids, logprobs, table = scheduled.sample_rows, result.token_ids, result.logprobs, self.table
         alive = table.serial[rows] == scheduled.serials
-        logprobs = result.logprobs
         if not alive.all():  # ended while the plan was in flight
             rows, ids = rows[alive], ids[alive]
             logprobs = None if logprobs is None else keep_logprobs(logprobs, alive)
         starts = table.num_tokens[rows]
         table.append_sampled(rows, ids)
-        self._fresh = Fresh(rows, table.serial[rows], starts, ids)
-        if self._prefix_caching:
-            self._publish(scheduled.plan.batch_rows)
         if logprobs is not None:
             self._rules.record_logprobs(rows, logprobs)
-        endings = self._rules.judge(table, rows, ids, starts, now_ns)
-        if endings:
-            self._end(endings)
-        return Update(rows, ids, self.take_ended())
+        return rows, ids, starts
 
     def _end(self, endings: Endings) -> None:
+        if not endings:
+            return
         for row, reason, stop_reason in endings:
             self._end_row(row, reason, stop_reason)
         self._running = self._running[self.table.serial[self._running] != 0]

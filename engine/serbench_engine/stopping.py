@@ -18,11 +18,14 @@ Endings: TypeAlias = list[tuple[int, FinishReason, str | int | None]]
 
 
 class StopRules:
-    """Per row: length limit, whether end-of-text ids end it, its watch and the times of its tokens."""
+    """Per row: length limit, whether end-of-text ids end it, its watch and the times of its tokens.
+
+    ``length_limits`` int32[rows]: a row ends when it has so many tokens, prompt included.
+    """
 
     def __init__(self, num_rows: int, eos_token_ids: tuple[int, ...]) -> None:
         self._eos_token_ids = eos_token_ids
-        self._length_limit = np.zeros(num_rows, dtype=np.int32)
+        self.length_limits = np.zeros(num_rows, dtype=np.int32)
         self._min_length = np.zeros(num_rows, dtype=np.int32)
         self._heeds_eos = np.zeros(num_rows, dtype=np.bool_)
         self._num_heeding = 0
@@ -34,7 +37,7 @@ class StopRules:
 
     def enter(self, row: int, request: TrackedRequest) -> None:
         """A request was admitted to ``row``."""
-        self._length_limit[row] = request.length_limit
+        self.length_limits[row] = request.length_limit
         self._min_length[row] = request.num_prompt_tokens + request.params.min_tokens
         self._heeds_eos[row] = not request.params.ignore_eos
         self._num_heeding += not request.params.ignore_eos
@@ -54,6 +57,13 @@ class StopRules:
         self._watched.pop(row, None)
         self._logging.pop(row, None)
 
+    def nobody_stops(self, token_ids: Int32Array, now_ns: int) -> bool:
+        """Whether it is plain from the ids alone that no row ends but by its length; rows past their first token."""
+        self._now_ns = now_ns
+        if self._watched or int(token_ids.min()) == FAILED_ROW:
+            return False
+        return not self._num_heeding or not any((token_ids == eos).any() for eos in self._eos_token_ids)
+
     def judge(
         self, table: RequestTable, rows: Int32Array, token_ids: Int32Array, starts: Int32Array, now_ns: int
     ) -> Endings:
@@ -67,7 +77,7 @@ class StopRules:
         if failed.any():
             table.num_tokens[rows[failed]] -= 1
             endings += [(row, "error", None) for row in rows[failed].tolist()]
-        over = starts + 1 >= self._length_limit[rows]
+        over = starts + 1 >= self.length_limits[rows]
         stopped = self._stopped(rows, token_ids, starts)
         if stopped is not None:
             endings += [(row, "stop", None) for row in rows[stopped].tolist()]
