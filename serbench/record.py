@@ -114,10 +114,9 @@ def _spread(values: Sequence[float]) -> Spread:
 def _noise(repeats: Sequence[Repeat], environment: Environment) -> list[str]:
     """Warnings that advise: what may have disturbed the figures, and what to do about it."""
     lines = []
-    scatter = variation([repeat.output_tokens_per_s for repeat in repeats if repeat.output_tokens])
-    if scatter > NOISY:
+    if variation([repeat.output_tokens_per_s for repeat in repeats if repeat.output_tokens]) > NOISY:
         lines.append(
-            f"output tokens/s scatter by {scatter:.0%} between repeats: end other programs, "
+            f"output tokens/s scatter by more than {NOISY:.0%} between repeats: end other programs, "
             "or give each repeat more requests"
         )
     if environment.load_average > environment.cores / 2:

@@ -85,7 +85,7 @@ def judge(
     pairs = len(log_ratios)
     if pairs < MIN_PAIRS:
         ratio = math.exp(float(log_ratios.mean()))
-        advice = f"at least {MIN_PAIRS} repeats are needed, there are {pairs}"
+        advice = f"an interval needs at least {MIN_PAIRS} repeats of each"
         return Finding(ratio, None, None, pairs, "too few repeats", advice)
     interval = interval_of(log_ratios)
     center, half = float(interval.center), float(interval.half)

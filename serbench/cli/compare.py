@@ -97,7 +97,7 @@ def _show(runs: "Sequence[Run]", choices: Choices) -> None:
         click.echo(encode_comparison(comparison), nl=False)
         return
     console = output_console()
-    console.print(comparison_report(comparison))
+    console.print(comparison_report(comparison, runs))
     for line in _run_warnings(runs):
         console.print(f" warning: {line}", style="yellow", markup=False, soft_wrap=True)
     console.print(f" Runs: {', '.join(run.id for run in runs)}", style="dim", markup=False, soft_wrap=True)

@@ -10,15 +10,17 @@ from rich.text import Text
 
 from serbench.comparison import Comparison, Row
 from serbench.report.figures import figure, times
+from serbench.report.heading import comparison_heading
+from serbench.results import Run
 from serbench.stats import Finding
 
 STYLES = {"faster": "green", "slower": "red", "no difference shown": "", "too noisy to tell": "yellow"}
 
 
-def comparison_report(comparison: Comparison) -> RenderableType:
-    """The table, the raw figures behind it, and what a reader must know."""
+def comparison_report(comparison: Comparison, runs: Sequence[Run]) -> RenderableType:
+    """What was compared, the table, the raw figures behind it, and what a reader must know."""
     return Group(
-        Text(),
+        Padding(comparison_heading(runs), (1, 0, 1, 1)),
         comparison_table(comparison),
         Text("\n output tokens/s, each repeat", style="dim"),
         Padding(raw_figures(comparison.rows), (0, 0, 1, 1)),
@@ -79,6 +81,7 @@ def remarks(comparison: Comparison) -> list[Text]:
     advice: dict[str, list[str]] = {}
     for row in comparison.rows:
         for finding in (row.throughput, row.host, row.host_without_adapt):
-            if finding is not None and finding.advice and row.label not in advice.setdefault(finding.advice, []):
-                advice[finding.advice].append(row.label)
+            if finding is not None and finding.advice:
+                advice.setdefault(finding.advice, []).append(row.label)
+                break  # one advice a run is enough
     return lines + [Text(f"{', '.join(labels)}: {line}") for line, labels in advice.items()]

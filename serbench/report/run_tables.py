@@ -9,45 +9,19 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from serbench.report.figures import counted, figure, seconds, share
+from serbench.report.figures import figure, seconds, share
+from serbench.report.heading import run_heading
 from serbench.results import Bytes, Latency, Repeat, Run
-from serbench.workload.spec import Dataset, Prompts, Synthetic
 
 
 def run_report(run: Run) -> RenderableType:
     """All that a person wants to see of a run with at least one repeat."""
     tables = (rates_table(run), latency_table(run.repeats), phases_table(run.repeats), bytes_table(run.repeats))
     return Group(
-        Padding(heading(run), (1, 0, 0, 1)),
+        Padding(run_heading(run), (1, 0, 0, 1)),
         *(Padding(table, (1, 0, 0, 0)) for table in tables),
         Padding(footing(run.repeats), (1, 0, 1, 1)),
     )
-
-
-def heading(run: Run) -> Text:
-    """What ran, in three lines."""
-    spec = run.spec
-    weights = {"dummy": "dummy weights", "sim": "simulated"}.get(run.weights.kind, f"weights from {run.weights.kind}")
-    workers = f", {spec.workers} workers" if spec.workers > 1 else ""
-    warm = f"{spec.warmup} to warm up" if spec.warmup else "no warm-up"
-    return Text.assemble(
-        (spec.model, "bold"),
-        f"  {weights}, {spec.dtype} on {spec.device}\n",
-        (f"codec {spec.codec}", "bold"),
-        f"  results {spec.result_format}, transport {spec.transport}, executor {spec.executor}{workers}\n",
-        (f"{_workload(run)}; {counted(len(run.repeats), 'repeat')}, {warm}", "dim"),
-    )
-
-
-def _workload(run: Run) -> str:
-    tokens = f"{run.repeats[0].input_tokens:,} tokens in, {run.repeats[0].output_tokens:,} out"
-    match run.spec.workload:
-        case Synthetic() as spec:
-            return f"{counted(spec.num_prompts, 'random prompt')}: {tokens}"
-        case Dataset() as spec:
-            return f"prompts of {spec.path}: {tokens}"
-        case Prompts() as spec:
-            return f"{counted(len(spec.texts), 'prompt')}: {tokens}"
 
 
 def rates_table(run: Run) -> Table:

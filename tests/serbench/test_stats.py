@@ -94,7 +94,7 @@ def test_fewer_than_four_pairs_are_too_few() -> None:
     finding = judge([1, 1, 1], [2, 2, 2], higher_is_better=True)
     assert (finding.verdict, finding.low, finding.high) == ("too few repeats", None, None)
     assert finding.ratio == pytest.approx(2)
-    assert "at least 4" in finding.advice
+    assert "at least 4 repeats" in finding.advice
 
 
 def test_another_interval_can_take_its_place() -> None:

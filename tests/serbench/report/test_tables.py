@@ -61,15 +61,25 @@ def test_a_run_without_tokens_has_no_latency(runs: list[Run]) -> None:
 
 
 def test_a_comparison_has_ratio_interval_and_verdict(runs: list[Run]) -> None:
-    page = shown(comparison_report(compare_runs(runs)))
-    for words in ("×2.80", "[2.80, 2.80]", "faster", "×0.36", "outputs equal", "100 plan", "10 result"):
+    page = shown(comparison_report(compare_runs(runs), runs))
+    for words in (
+        "5 repeats, 1 to warm up, interleaved",
+        "transport shm, executor mp",
+        "×2.80",
+        "[2.80, 2.80]",
+        "faster",
+        "×0.36",
+        "outputs equal",
+        "100 plan",
+        "10 result",
+    ):
         assert words in page
     assert "no difference shown" in " ".join(page.split())
 
 
 @pytest.mark.parametrize("width", [80, 100, 160])
 def test_reports_fit(runs: list[Run], width: int) -> None:
-    for page in (run_report(runs[0]), comparison_report(compare_runs(runs))):
+    for page in (run_report(runs[0]), comparison_report(compare_runs(runs), runs)):
         lines = shown(page, width).splitlines()
         assert max(len(line) for line in lines) <= width
         assert not any("…" in line for line in lines)
@@ -78,7 +88,7 @@ def test_reports_fit(runs: list[Run], width: int) -> None:
 def test_a_terminal_gets_colours_and_a_pipe_none(runs: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
-    page = comparison_report(compare_runs(runs))
+    page = comparison_report(compare_runs(runs), runs)
     assert "\x1b[32m" in shown(page, terminal=True)
     assert "\x1b" not in shown(page)
     monkeypatch.setenv("NO_COLOR", "1")

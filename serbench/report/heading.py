@@ -1,0 +1,58 @@
+"""The lines above a report that say what ran. It does not know what was measured of it."""
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from serbench.report.figures import counted
+from serbench.results import Run
+from serbench.workload.spec import Dataset, Prompts, Synthetic
+
+
+def run_heading(run: Run) -> Text:
+    """Model, path of the payloads and workload of a run with at least one repeat."""
+    spec = run.spec
+    workers = f", {spec.workers} workers" if spec.workers > 1 else ""
+    return Text.assemble(
+        _model(run),
+        "\n",
+        (f"codec {spec.codec}", "bold"),
+        f"  results {spec.result_format}, transport {spec.transport}, executor {spec.executor}{workers}\n",
+        (f"{_workload(run)}; {_repeats(run)}", "dim"),
+    )
+
+
+def comparison_heading(runs: Sequence[Run]) -> Text:
+    """What runs that are compared have in common, and how the table is read."""
+    first = runs[0]
+    paths = {f"transport {run.spec.transport}, executor {run.spec.executor}" for run in runs}
+    path = f"{paths.pop()}\n" if len(paths) == 1 else ""
+    together = ", interleaved" if len({run.session for run in runs}) == 1 else ""
+    return Text.assemble(
+        _model(first),
+        "\n",
+        path,
+        (f"{_workload(first)}; {_repeats(first)}{together}\n", "dim"),
+        ("× is the ratio to the first, with its 95 % interval and verdict", "dim"),
+    )
+
+
+def _model(run: Run) -> Text:
+    weights = {"dummy": "dummy weights", "sim": "simulated"}.get(run.weights.kind, f"weights from {run.weights.kind}")
+    return Text.assemble((run.spec.model, "bold"), f"  {weights}, {run.spec.dtype} on {run.spec.device}")
+
+
+def _workload(run: Run) -> str:
+    tokens = f"{run.repeats[0].input_tokens:,} tokens in, {run.repeats[0].output_tokens:,} out"
+    match run.spec.workload:
+        case Synthetic() as spec:
+            return f"{counted(spec.num_prompts, 'random prompt')}: {tokens}"
+        case Dataset() as spec:
+            return f"prompts of {spec.path}: {tokens}"
+        case Prompts() as spec:
+            return f"{counted(len(spec.texts), 'prompt')}: {tokens}"
+
+
+def _repeats(run: Run) -> str:
+    warm = f"{run.spec.warmup} to warm up" if run.spec.warmup else "no warm-up"
+    return f"{counted(len(run.repeats), 'repeat')}, {warm}"
