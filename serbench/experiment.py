@@ -11,7 +11,7 @@ from serbench.errors import ExperimentError
 from serbench.workload.spec import Synthetic, WorkloadSpec
 from serbench_codecs.codec import Codec
 from serbench_codecs.errors import UnknownCodecError
-from serbench_codecs.registry import get_codec, get_result_format
+from serbench_codecs.registry import CODECS, get_codec, get_result_format
 
 DType: TypeAlias = Literal["float32", "bfloat16", "float16"]
 
@@ -100,6 +100,11 @@ def _check_together(experiment: Experiment, codec: Codec) -> None:
         )
 
 
+def _is_ours(codec: str) -> bool:
+    """Whether the codec's own name brings it back; others are found under the name that the user gave them only."""
+    return codec.partition(":")[0] in CODECS
+
+
 def settled(experiment: Experiment) -> Experiment:
     """``experiment`` with what was left open filled in, but for ``max_model_len`` and ``num_blocks``, which need the
     model.
@@ -113,7 +118,7 @@ def settled(experiment: Experiment) -> Experiment:
         raise ExperimentError("--device cuda isn't there yet; use --device cpu")
     return msgspec.structs.replace(
         experiment,
-        codec=codec.name,
+        codec=codec.name if _is_ours(experiment.codec) else experiment.codec,
         dtype="float32" if experiment.dtype == "auto" else experiment.dtype,
         device="cpu",
         result_format=experiment.result_format or codec.traits.result_format,

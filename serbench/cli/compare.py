@@ -89,10 +89,15 @@ def _stored(ctx: click.Context, names: Sequence[str], folder: Path) -> "list[Run
 
 def _show(runs: "Sequence[Run]", choices: Choices) -> None:
     from serbench.comparison import compare_runs, encode_comparison
+    from serbench.errors import OutputsDifferError
     from serbench.report.comparison_table import comparison_report
-    from serbench.report.console import output_console
+    from serbench.report.console import error_console, output_console, tell
 
-    comparison = compare_runs(runs)
+    try:
+        comparison = compare_runs(runs)
+    except OutputsDifferError:
+        tell(error_console(), f"the runs: {', '.join(run.id for run in runs)}")
+        raise
     if choices.json:
         click.echo(encode_comparison(comparison), nl=False)
         return

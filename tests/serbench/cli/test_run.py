@@ -105,6 +105,41 @@ def test_a_worker_that_hangs_is_told_and_what_was_measured_is_kept(tmp_path: Pat
     assert "Traceback" not in result.stderr
 
 
+BROKEN_CODEC = """
+from serbench_codecs.delta import DeltaCodec
+
+class Broken(DeltaCodec):
+    name = "broken"
+    def ends(self, limits):
+        encoder, decoder = super().ends(limits)
+        return encoder, BrokenDecoder()
+
+class BrokenDecoder:
+    def decode(self, payload):
+        raise RuntimeError("a fault of the codec's own")
+
+CODEC = Broken(format="msgspec")
+"""
+
+
+@pytest.mark.parametrize("executor", ["inproc", "mp"])
+def test_a_worker_that_raises_is_told_with_its_own_traceback(
+    executor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_codec.py").write_text(BROKEN_CODEC)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    args = ("--model", "sim", "--executor", executor, "--codec", "broken_codec:CODEC", *QUICK)
+    result = call("run", *args, folder=tmp_path / "runs")
+    assert result.exit_code == 1
+    first, *trace = [line for line in result.stderr.splitlines() if line != "--device auto is cpu"]
+    assert first.startswith("serbench: worker 0: ")
+    assert "a fault of the codec's own" in first
+    assert trace
+    assert all(line.startswith("    ") for line in trace)
+    assert not list((tmp_path / "runs").iterdir())
+
+
 def test_ctrl_c_keeps_what_was_measured_and_says_where(tmp_path: Path) -> None:
     code = "from serbench.cli.main import main; main()"
     command = [sys.executable, "-c", code, "run", "--model", "sim", *LONG, "--output", str(tmp_path)]
