@@ -13,6 +13,8 @@ import numpy.typing as npt
 
 from serbench.errors import FaultError
 from serbench.results import (
+    LATENCY_PERCENTS,
+    BatchSizes,
     Bytes,
     CpuSeconds,
     Latencies,
@@ -109,6 +111,8 @@ def record(done: Pass, report: SessionReport, *, group: int, order: int) -> Repe
         batches_digest=report.batches_digest,
         recoveries=report.recoveries,
         peak_rss_bytes=list(report.peak_rss_bytes),
+        batch_sizes=_batch_sizes(report.batch_sizes),
+        latency_quantiles_s={name: _quantiles(times) for name, times in latency_samples(done.finished).items()},
     )
 
 
@@ -130,19 +134,36 @@ def short_of_due(requests: Sequence[WorkRequest], finished: Sequence[FinishedReq
     ]
 
 
-def latencies(finished: Sequence[FinishedRequest]) -> Latencies:
-    """Latencies in s: to the first and last token from arrival, and per token after the first."""
+def latency_samples(finished: Sequence[FinishedRequest]) -> dict[str, FloatArray]:
+    """Each latency of every request that has it, in s: ``ttft`` and ``e2e`` (to the first and last token) from arrival,
+    ``tpot`` per token after the first.
+    """
     produced = [one for one in finished if len(one.output_token_ids)]
     arrival = np.array([one.times.arrival_ns for one in produced], dtype=np.int64)
     first = np.array([one.times.first_token_ns for one in produced], dtype=np.int64)
     last = np.array([one.times.last_token_ns for one in produced], dtype=np.int64)
     after_first = np.array([len(one.output_token_ids) - 1 for one in produced], dtype=np.int64)
     several = after_first > 0
-    return Latencies(
-        ttft=_latency((first - arrival) / 1e9),
-        tpot=_latency((last - first)[several] / after_first[several] / 1e9),
-        e2e=_latency((last - arrival) / 1e9),
-    )
+    return {
+        "ttft": (first - arrival) / 1e9,
+        "tpot": (last - first)[several] / after_first[several] / 1e9,
+        "e2e": (last - arrival) / 1e9,
+    }
+
+
+def latencies(finished: Sequence[FinishedRequest]) -> Latencies:
+    """What each latency was like over the requests."""
+    return Latencies(**{name: _latency(times) for name, times in latency_samples(finished).items()})
+
+
+def _quantiles(seconds: FloatArray) -> list[float]:
+    return [percentile(seconds, percent) for percent in LATENCY_PERCENTS] if len(seconds) else []
+
+
+def _batch_sizes(counts: npt.NDArray[np.int64]) -> BatchSizes | None:
+    if not len(counts):
+        return None
+    return BatchSizes(percentile(counts.astype(np.float64), 50), int(counts.max()), float(counts.mean()))
 
 
 def _latency(seconds: FloatArray) -> Latency | None:

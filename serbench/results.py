@@ -17,6 +17,9 @@ from serbench.experiment import Experiment
 
 SCHEMA: Final = "serbench/run/1"
 
+LATENCY_PERCENTS: Final = (0, 1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
+"""The percentiles that ``latency_quantiles_s`` holds, in this order."""
+
 
 class PhaseTimes(msgspec.Struct, frozen=True):
     """One phase over a repeat's steps, in µs. ``total`` is the sum."""
@@ -62,6 +65,14 @@ class Latencies(msgspec.Struct, frozen=True):
     e2e: Latency | None
 
 
+class BatchSizes(msgspec.Struct, frozen=True):
+    """Requests that ran in a step, over a repeat's steps."""
+
+    p50: float
+    max: int
+    mean: float
+
+
 class CpuSeconds(msgspec.Struct, frozen=True):
     """User and system time of the scheduler's process, and of all workers together (0 where they share its process)."""
 
@@ -74,7 +85,9 @@ class Repeat(msgspec.Struct, frozen=True, kw_only=True):
 
     ``wall_s`` from the first request added to the last one finished; the rates are over it. ``input_tokens`` and
     ``output_tokens`` are those really taken and produced by finished requests. ``host_us_per_step``: mean of the step
-    less forward and sample. ``peak_rss_bytes``: of each process since it began.
+    less forward and sample. ``peak_rss_bytes``: of each process since it began. ``batch_sizes`` is None and
+    ``latency_quantiles_s`` (by latency, in s at each of LATENCY_PERCENTS) empty in runs stored before there were these
+    fields.
     """
 
     group: int
@@ -96,6 +109,8 @@ class Repeat(msgspec.Struct, frozen=True, kw_only=True):
     batches_digest: str
     recoveries: int = 0
     peak_rss_bytes: list[int] = []
+    batch_sizes: BatchSizes | None = None
+    latency_quantiles_s: dict[str, list[float]] = {}
 
     @property
     def host_us_without_adapt(self) -> float:

@@ -107,6 +107,8 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     ``plan_bytes``, ``result_bytes`` int64[steps], header included (0 where nothing was serialized); ``batch_sizes`` and
     ``num_tokens`` int64[steps]; ``device_us`` float64[steps] the realised time of a simulated device, else 0.
     ``cpu_scheduler_s`` includes the workers where they share the scheduler's process (``cpu_workers_s`` is 0 then).
+    ``scheduler_spans`` int64[steps, SCHEDULER_FIELDS] and, by rank, ``worker_spans`` int64[steps, WORKER_FIELDS] are the
+    logs as they were written, steps that only one side finished included.
     """
 
     phases_us: dict[str, Float64Array]
@@ -125,6 +127,8 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     cpu_workers_s: list[float]
     peak_rss_bytes: list[int]
     worker_digests: list[str]
+    scheduler_spans: Int64Matrix = msgspec.field(default_factory=lambda: as_spans(b"", len(SCHEDULER_FIELDS)))
+    worker_spans: list[Int64Matrix] = []
 
     @staticmethod
     def of(
@@ -139,8 +143,9 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         cached_tokens: int,
     ) -> "SessionReport":
         """Put the scheduler's log and the workers' reports together; phases are those of rank 0, which answers."""
-        worker_spans = as_spans(reports[0].spans if reports else b"", len(WORKER_FIELDS))
-        phases, scheduler, worker = phases_of(scheduler_spans, worker_spans)
+        logs = [as_spans(report.spans, len(WORKER_FIELDS)) for report in reports]
+        answering = logs[0] if logs else as_spans(b"", len(WORKER_FIELDS))
+        phases, scheduler, worker = phases_of(scheduler_spans, answering)
         columns = {name: scheduler[:, i] for i, name in enumerate(SCHEDULER_FIELDS)}
         step_us = np.sum([phases[name] for name in PHASES], axis=0)
         return SessionReport(
@@ -160,6 +165,8 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             cpu_workers_s=[0.0 if shares_process else report.cpu_s for report in reports],
             peak_rss_bytes=[report.peak_rss_bytes for report in reports],
             worker_digests=[report.rolling_digest for report in reports],
+            scheduler_spans=scheduler_spans,
+            worker_spans=logs,
         )
 
 

@@ -69,6 +69,14 @@ def test_a_sessions_report_counts_every_step_and_its_bytes() -> None:
     assert serve_sim(random_workload(1, 6, (10, 60), (5, 20)), codec="none").report.plan_bytes.sum() == 0
 
 
+def test_a_sessions_report_keeps_the_logs_of_both_sides() -> None:
+    report = serve_sim(random_workload(1, 6, (10, 60), (5, 20)), codec="delta").report
+    phases, _, _ = phases_of(report.scheduler_spans, report.worker_spans[0])
+    assert report.scheduler_spans.shape == (len(report.step_us), len(SCHEDULER_FIELDS))
+    assert [log.shape for log in report.worker_spans] == [(len(report.step_us), len(WORKER_FIELDS))]
+    assert all((phases[name] == report.phases_us[name]).all() for name in PHASES)
+
+
 def test_the_same_work_has_the_same_batches_and_other_work_has_not() -> None:
     workload = random_workload(1, 6, (10, 60), (5, 20))
     digests = {codec: serve_sim(workload, codec=codec).report.batches_digest for codec in ("none", "pickle", "cached")}

@@ -5,6 +5,7 @@ import pytest
 
 from serbench.mock import MockClock, MockSession
 from serbench.passes import Pass, drive, latencies, outputs_digest, record, short_of_due
+from serbench.results import LATENCY_PERCENTS, BatchSizes
 from serbench.workload.base import WorkRequest, forced
 from serbench_engine.request import FinishedRequest, RequestTimes
 
@@ -104,3 +105,21 @@ def test_a_pass_without_steps_has_figures() -> None:
 def test_preemptions_are_counted(preemptions: int) -> None:
     session = MockSession(MockClock(), 1.0, preemptions)
     assert record(Pass([], 0, 1), session.close(), group=0, order=0).preemptions == preemptions
+
+
+def test_the_distribution_of_latencies_is_kept() -> None:
+    ends = [finished(times=(0, i * 1_000_000_000, i * 2_000_000_000)) for i in range(1, 102)]
+    repeat = record(Pass(ends, 0, 1), MockSession(MockClock(), 1.0).close(), group=0, order=0)
+    assert set(repeat.latency_quantiles_s) == {"ttft", "tpot", "e2e"}
+    assert all(len(times) == len(LATENCY_PERCENTS) for times in repeat.latency_quantiles_s.values())
+    assert repeat.latency_s.ttft is not None
+    assert repeat.latency_quantiles_s["ttft"][LATENCY_PERCENTS.index(99)] == repeat.latency_s.ttft.p99 == 100.0
+    assert repeat.latency_quantiles_s["e2e"][-1] == 202.0
+
+
+def test_the_sizes_of_batches_are_those_that_ran() -> None:
+    clock = MockClock()
+    session = MockSession(clock, step_us=1000)
+    done = drive(session, [WorkRequest("a", np.arange(3, dtype=np.int32), forced(2))], clock)
+    repeat = record(done, session.close(), group=0, order=0)
+    assert repeat.batch_sizes == BatchSizes(1.0, 1, 1.0)
