@@ -72,6 +72,7 @@ Up: TypeAlias = Ready | Opened | Refused | Failed | Report
 
 _PREFIX: Final = struct.Struct("<IB")  # bytes of the rest, descriptors beside it
 _MOST_FDS: Final = 64
+_MOST_BYTES: Final = 1 << 30
 _SEND_TIMEOUT_S: Final = 10.0
 
 
@@ -110,12 +111,14 @@ class ControlSocket:
 
         Raises:
             TransportTimeout: nothing (or only half of it) came within ``timeout_s``.
-            TransportError: the other side is gone.
+            TransportError: the other side is gone, or an interrupted ``receive`` has left half of something behind.
         """
         try:
             self._socket.settimeout(timeout_s)
             prefix, fds = self._prefix()
             length, num_fds = _PREFIX.unpack(prefix)
+            if length > _MOST_BYTES:
+                raise TransportError(f"the control channel is out of step: it announces {length} bytes")
             data = self._exactly(length)
         except TimeoutError:
             raise TransportTimeout(f"nothing on the control channel for {timeout_s:g} s") from None
@@ -123,7 +126,10 @@ class ControlSocket:
             raise TransportError(f"the control channel is closed: {error.strerror}") from None
         if len(fds) != num_fds:
             raise TransportError(f"{len(fds)} descriptors arrived where {num_fds} were sent")
-        return self._decoder.decode(data), fds
+        try:
+            return self._decoder.decode(data), fds
+        except msgspec.DecodeError as error:
+            raise TransportError(f"the control channel is out of step: {error}") from None
 
     def close(self) -> None:
         """Close this end: the other one hangs up. Idempotent."""

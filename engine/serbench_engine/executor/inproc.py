@@ -57,15 +57,21 @@ class InprocLink:
         if not self._open:
             return []
         self._open = False
+        try:
+            return [] if self._failed else self._end()
+        except TransportError:  # an interrupted send has ended the channel: there is nothing to report
+            return []
+        finally:
+            self._plans.close()
+            self._results.close()
+
+    def _end(self) -> list[WorkerReport]:
+        self._plans.send(pack_header(END, self._codec_id, 0, 0, b""), b"", timeout_s=0)
         reports = []
-        if not self._failed:
-            self._plans.send(pack_header(END, self._codec_id, 0, 0, b""), b"", timeout_s=0)
-            for rank, worker in enumerate(self._workers):
-                while self._step(rank):
-                    pass
-                reports.append(worker.report())
-        self._plans.close()
-        self._results.close()
+        for rank, worker in enumerate(self._workers):
+            while self._step(rank):
+                pass
+            reports.append(worker.report())
         return reports
 
     def _step(self, rank: int) -> bool:

@@ -45,6 +45,7 @@ class MpLink:
         self._codec_id = codec_id(spec.codec)
         self._last: tuple[Buffer, int] | None = None  # header and body length of the payload sent last
         self._sent = 0
+        self._sending = False  # also after a send that failed or was interrupted
         self._answered = 0
         self._stale = 0  # the payloads up to this number belong to an epoch that is over
         self._look_at_s = time.monotonic() + _LOOK_EVERY_S
@@ -66,6 +67,7 @@ class MpLink:
             raise
 
     def send(self, header: bytes, body: Body) -> None:
+        self._sending = True
         try:
             self._plans.send(header, body, self._step_timeout_s)
         except TransportTimeout as error:
@@ -78,6 +80,7 @@ class MpLink:
             self._workers.explain(error.receiver)
         self._last = (header, len(body))  # type: ignore[arg-type]
         self._sent += 1
+        self._sending = False
 
     def receive(self) -> AbstractContextManager[Payload]:
         now_s = time.monotonic()
@@ -135,7 +138,7 @@ class MpLink:
 
     def _end(self) -> list[WorkerReport]:
         """Tell the workers that the session is over, and gather what they report."""
-        interrupted = self._answered < self._sent
+        interrupted = self._sending or self._answered < self._sent
         timeout_s = min(_INTERRUPTED_S, self._step_timeout_s) if interrupted else self._step_timeout_s
         try:
             self._plans.send(pack_header(END, self._codec_id, 0, 0, b""), b"", timeout_s)

@@ -11,7 +11,8 @@ import socket
 import subprocess
 import sys
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NoReturn
 
 from serbench_engine.errors import (
@@ -27,6 +28,7 @@ from serbench_engine.executor.control import (
     ControlSocket,
     Down,
     Failed,
+    Opened,
     OpenSession,
     Ready,
     Refused,
@@ -43,7 +45,10 @@ PATIENCE_S: Final = 2.0
 
 _SPEAKING_S: Final = 5.0  # for the rest of what a worker has begun to say
 _DYING_S: Final = 1.0  # from a closed control channel to an exit code
-_USER_ERRORS: Final = {"ConfigError": ConfigError, "ModelError": ModelError}
+_NOT_SAID: Final[Mapping[type[Up], str]] = MappingProxyType(
+    {Ready: "not ready", Opened: "did not open the session", Report: "did not report"}
+)
+_USER_ERRORS: Final = MappingProxyType({"ConfigError": ConfigError, "ModelError": ModelError})
 
 
 class WorkerProcess:
@@ -77,7 +82,7 @@ class WorkerProcess:
         try:
             code = self.process.wait(_DYING_S)
         except subprocess.TimeoutExpired:
-            return "closed its control channel"
+            return "lives, but is not heard any more"
         if code >= 0:
             return f"ended with exit code {code}"
         hint = " (the system does so when memory runs out)" if code == -signal.SIGKILL else ""
@@ -133,7 +138,7 @@ class Workers:
             said.update((rank, what) for rank, what in heard if isinstance(what, kind))
             if not heard:
                 missing = min(worker.rank for worker in self._processes if worker.rank not in said)
-                self.fail(WorkerTimeout(missing, f"not {kind.__name__.lower()} within {timeout_s:g} s"))
+                self.fail(WorkerTimeout(missing, f"{_NOT_SAID[kind]} within {timeout_s:g} s"))
         if kind is Report:
             for worker in self._processes:
                 worker.in_session = False
@@ -164,6 +169,7 @@ class Workers:
 
     def _hear(self, timeout_s: float) -> list[tuple[int, Up]]:
         """What comes within ``timeout_s``. Refusals are also kept for ``look``; failures and deaths are raised."""
+        self.check()
         poll = select.poll()
         for worker in self._processes:
             poll.register(worker.control.fileno(), select.POLLIN)

@@ -86,3 +86,16 @@ def test_silence_times_out_and_a_closed_end_is_noticed() -> None:
     with pytest.raises(TransportError, match="control channel is closed"):
         right.send(Ready())
     right.close()
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"\xff\xff\xff\xff\x00", b"\x03\x00\x00\x00\x00\xc1\xc1\xc1", b"\x01\x00\x00\x00\x02\x90"]
+)
+def test_a_channel_that_is_out_of_step_is_an_error(garbage: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    ours.sendall(garbage)
+    control = ControlSocket(theirs)
+    with pytest.raises(TransportError, match=r"out of step|0 descriptors arrived where 2 were sent"):
+        control.receive(10.0)
+    control.close()
+    ours.close()

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from serbench_engine.errors import ConfigError, PayloadRefused, TransportError, WorkerError, WorkerTimeout
+from serbench_engine.errors import ConfigError, ModelError, PayloadRefused, TransportError, WorkerError, WorkerTimeout
+from serbench_engine.executor.base import WorkerSpec
 from serbench_engine.executor.mp import MpExecutor, MpLink
 from serbench_engine.executor.registry import EXECUTOR_TRANSPORTS
+from serbench_engine.models.config import ModelConfig, ResolvedModel, WeightsSource
 from serbench_engine.transport.pipe import PipeSender
 from tests.engine.executor.workers import (
     is_gone,
@@ -53,13 +55,13 @@ def test_sessions_of_every_transport_with_the_same_living_workers(start_mp: Star
 def test_workers_keep_no_descriptor_of_a_session_that_has_ended(start_mp: StartMp) -> None:
     executor = start_mp()
     (pid,) = worker_pids()
-    counts = []
+    held = []
     for transport in (*TRANSPORTS, *TRANSPORTS):
         link = executor.open(session(transport))
         link.close()
         executor.open(session("pipe"))  # a session whose descriptors are known, opened after the one before was closed
-        counts.append(open_descriptors(pid))
-    assert len(set(counts)) == 1
+        held.append(open_descriptors(pid))
+    assert all(one == held[0] for one in held)
 
 
 def test_a_simulated_worker_loads_no_torch(start_mp: StartMp) -> None:
@@ -160,14 +162,39 @@ def test_a_worker_hung_at_the_end_of_a_session_is_named(start_mp: StartMp) -> No
     link = start_mp(num_workers=2, step_timeout_s=0.5).open(session("shm"))
     pids = worker_pids()
     os.kill(pids[1], signal.SIGSTOP)
-    with pytest.raises(WorkerTimeout, match=r"worker 1: not report within 0\.5 s"):
+    with pytest.raises(WorkerTimeout, match=r"worker 1: did not report within 0\.5 s"):
         link.close()
     wait_until_gone(pids)
 
 
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_an_interrupted_send_can_be_closed_and_leaves_nothing(transport: str, start_mp: StartMp) -> None:
+    executor = start_mp(num_workers=2)
+    link = executor.open(session(transport))
+    pids = worker_pids()
+    os.kill(pids[1], signal.SIGSTOP)
+    previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)  # the send waits for room by then
+    with pytest.raises(KeyboardInterrupt):
+        send_many(link)
+    signal.signal(signal.SIGALRM, previous)
+    assert link.close() == []
+    executor.close()
+    wait_until_gone(pids)
+
+
+def test_an_engine_that_goes_on_after_a_failure_is_told_so_at_once(start_mp: StartMp) -> None:
+    engine = sim_engine(start_mp(), "shm")
+    os.kill(worker_pids()[0], signal.SIGKILL)
+    with pytest.raises(WorkerError, match="SIGKILL"):
+        engine.step()
+    with pytest.raises(WorkerError, match="not running any more; ended after: worker 0: was ended by SIGKILL"):
+        engine.step()
+
+
 def test_an_error_while_loading_is_told_and_leaves_nothing() -> None:
     before = open_descriptors()
-    with pytest.raises(WorkerError, match=r"worker 0: .*MemoryError"):
+    with pytest.raises(WorkerError, match=r"worker \d: .*MemoryError"):
         MpExecutor(sim_spec(num_blocks=10**13), num_workers=2)
     assert worker_pids() == []
     assert open_descriptors() == before
@@ -218,3 +245,13 @@ def test_what_a_worker_prints_does_not_reach_standard_output(start_mp: StartMp) 
     (pid,) = worker_pids()
     assert os.readlink(f"/proc/{pid}/fd/1") == os.readlink(f"/proc/{pid}/fd/2")
     assert os.readlink(f"/proc/{pid}/fd/0") == "/dev/null"
+
+
+def test_what_is_wrong_with_a_model_is_one_line_for_the_user() -> None:
+    config = ModelConfig("OPTForCausalLM", "opt", 100, 8, 16, 1, 2, 2, 4, 64, True, "relu", ())
+    model = ResolvedModel("opt", config, WeightsSource("safetensors", ("/nowhere/model.safetensors",)), "x")
+    with pytest.raises(ModelError) as caught:
+        MpExecutor(WorkerSpec(model, "float32", "cpu", 16, 8, 64))
+    assert str(caught.value).startswith("/nowhere/model.safetensors")
+    assert "\n" not in str(caught.value)
+    assert worker_pids() == []

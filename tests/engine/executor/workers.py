@@ -1,5 +1,6 @@
 """Workers of the simulated model for tests, sessions for them, and what the system knows of their processes."""
 
+import gc
 import os
 import time
 from collections.abc import Callable
@@ -30,7 +31,7 @@ def sim_spec(step_us: float = 0.0, num_blocks: int = 32) -> WorkerSpec:
 
 
 def session(transport: str, codec: str = "delta") -> SessionSpec:
-    return SessionSpec(0, codec, "packed", transport, LIMITS)
+    return SessionSpec(codec, "packed", transport, LIMITS)
 
 
 def sim_engine(executor: Executor, transport: str, codec: str = "delta", max_tokens: int = 20) -> Engine:
@@ -94,5 +95,8 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.01)
 
 
-def open_descriptors(pid: int | str = "self") -> int:
-    return len(os.listdir(f"/proc/{pid}/fd"))
+def open_descriptors(pid: int | str = "self") -> list[str]:
+    """What kinds of descriptors a process has, in sorted order; here, without those of garbage."""
+    gc.collect()
+    held = [os.readlink(one.path) for one in os.scandir(f"/proc/{pid}/fd") if os.path.lexists(one.path)]
+    return sorted(one.partition("[")[0] for one in held)
