@@ -94,7 +94,7 @@ def get_codec(spec: str) -> Codec:
         if parts:
             raise UnknownCodecError(f"plug-in codec {name!r} has no options, so {':'.join(parts)!r} means nothing")
         return _load_plugin(plugins[name])
-    if len(parts) == 1 and "=" not in parts[0]:
+    if len(parts) == 1 and all(part.isidentifier() for part in f"{name}.{parts[0]}".split(".")):
         return _imported(name, parts[0])
     _unknown("codec", name, [*CODECS, *plugins])
 
@@ -166,13 +166,13 @@ def _plugin_info(name: str, point: EntryPoint) -> CodecInfo:
 def _imported(module_name: str, attribute: str) -> Codec:
     spec = f"{module_name}:{attribute}"
     try:
-        found = getattr(importlib.import_module(module_name), attribute)
-    except ImportError as error:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # a module may raise anything when it is imported
         names = ", ".join(CODECS)
         raise UnknownCodecError(f"no codec {spec!r}: {error}. There are: {names}, or package.module:NAME") from error
-    except AttributeError as error:
-        raise UnknownCodecError(f"no codec {spec!r}: module {module_name} has no {attribute}") from error
-    return _as_codec(found, spec)
+    if not hasattr(module, attribute):
+        raise UnknownCodecError(f"no codec {spec!r}: module {module_name} has no {attribute}")
+    return _as_codec(getattr(module, attribute), spec)
 
 
 def _as_codec(found: Any, spec: str) -> Codec:

@@ -12,6 +12,7 @@ payload that did harm.
 """
 
 from serbench_codecs.conformance.codec_checks import (
+    EVENTFUL,
     check_codec,
     check_conversations,
     check_faults,
@@ -22,6 +23,7 @@ from serbench_codecs.conformance.result_checks import check_result_format
 from serbench_codecs.table import TableLimits
 
 __all__ = [
+    "EVENTFUL",
     "Arrival",
     "Conversation",
     "StepScript",

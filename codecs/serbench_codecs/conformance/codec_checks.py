@@ -39,26 +39,32 @@ FAULTY_STEPS: Final = (0, 1, 4, 6, 11)
 """Steps of EVENTFUL whose bodies are damaged: admissions, a chunk, a return after preemption, blocks, a row freed."""
 
 
-def check_codec(codec: Codec, *, max_examples: int = 100, seed: int = 0) -> None:
+def check_codec(codec: Codec, *, max_examples: int = 100, seed: int = 0, shrinks: bool = True) -> None:
     """Everything that must hold of a codec: conversations, then payloads that go wrong.
+
+    ``shrinks``: whether to look for the shortest conversation that fails, which takes seconds.
 
     Raises:
         AssertionError: what does not hold; with the conversation, or the body, that shows it.
     """
-    check_conversations(codec, max_examples=max_examples, seed=seed)
+    check_conversations(codec, max_examples=max_examples, seed=seed, shrinks=shrinks)
     check_faults(codec, seed=seed)
 
 
-def check_conversations(codec: Codec, *, max_examples: int = 100, seed: int = 0) -> None:
+def check_conversations(codec: Codec, *, max_examples: int = 100, seed: int = 0, shrinks: bool = True) -> None:
     """Whatever is said, after every step the workers' tables and batches equal the scheduler's.
 
     Raises:
         AssertionError: they don't, or a payload was refused.
     """
 
+    phases = [hypothesis.Phase.generate, *([hypothesis.Phase.shrink] if shrinks else [])]
+
     @hypothesis.seed(seed)
     @hypothesis.settings(
         max_examples=max_examples,
+        phases=phases,
+        report_multiple_bugs=False,
         deadline=None,
         database=None,
         suppress_health_check=list(hypothesis.HealthCheck),

@@ -54,17 +54,19 @@ class Conversation(msgspec.Struct, frozen=True):
     overlap: int = 0
 
 
-def conversations() -> st.SearchStrategy[Conversation]:
+# Composite, not ``builds``: hypothesis would write down how each struct was built, which takes minutes.
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> Conversation:
     """Plausible conversations: small tables, so that everything is scarce."""
-    min_steps = st.sampled_from([1, 12, 12, 12])  # left alone, hypothesis makes short lists; it must be able to shrink
-    steps = min_steps.flatmap(lambda least: st.lists(_steps(), min_size=least, max_size=40))
-    return st.builds(
-        Conversation,
-        limits=_limits(),
-        token_budget=st.one_of(st.integers(1, 12), st.integers(12, 60)),
-        steps=steps.map(tuple),
-        reuses_arrays=st.booleans(),
-        overlap=st.sampled_from([0, 0, 0, 1, 3]),
+    least = draw(st.sampled_from([1, 12, 12, 12]))  # left alone, hypothesis makes short lists
+    return Conversation(
+        limits=draw(_limits()),
+        token_budget=draw(st.one_of(st.integers(1, 12), st.integers(12, 60))),
+        steps=tuple(draw(st.lists(_steps(), min_size=least, max_size=40))),
+        reuses_arrays=draw(st.booleans()),
+        overlap=draw(st.sampled_from([0, 0, 0, 1, 3])),
     )
 
 
@@ -81,28 +83,31 @@ def _limits(draw: st.DrawFn) -> TableLimits:
     )
 
 
-def _steps() -> st.SearchStrategy[StepScript]:
-    picks = st.lists(st.integers(0, 9), max_size=2).map(tuple)
-    rarely = st.sampled_from([0, 0, 0, 1, 2])
-    eventful = st.builds(
-        StepScript,
-        arrivals=st.lists(_arrivals(), max_size=3).map(tuple),
-        aborts=st.one_of(st.just(()), picks),
-        late_aborts=st.one_of(st.just(()), picks),
-        preemptions=rarely,
-        idle=st.one_of(st.just(()), picks),
-        rotation=rarely,
-        new_epoch=st.sampled_from([False] * 14 + [True]),
+@st.composite
+def _steps(draw: st.DrawFn) -> StepScript:
+    kind = draw(st.sampled_from(["quiet", "arrivals", "anything"]))
+    if kind == "quiet":
+        return StepScript()
+    arrivals = tuple(draw(st.lists(_arrivals(), min_size=kind == "arrivals", max_size=3)))
+    if kind == "arrivals":
+        return StepScript(arrivals)
+    picks, rarely = st.lists(st.integers(0, 9), max_size=2), st.sampled_from([0, 0, 0, 1, 2])
+    return StepScript(
+        arrivals,
+        aborts=tuple(draw(picks)),
+        late_aborts=tuple(draw(picks)),
+        preemptions=draw(rarely),
+        idle=tuple(draw(picks)),
+        rotation=draw(rarely),
+        new_epoch=draw(st.sampled_from([False] * 14 + [True])),
     )
-    arriving = st.builds(StepScript, arrivals=st.lists(_arrivals(), min_size=1, max_size=3).map(tuple))
-    return st.one_of(st.just(StepScript()), arriving, eventful)
 
 
-def _arrivals() -> st.SearchStrategy[Arrival]:
-    return st.builds(
-        Arrival,
-        prompt_len=st.integers(1, 30),
-        output_len=st.integers(1, 20),
-        cached_blocks=st.sampled_from([0, 0, 1, 4]),
-        stop_ids=st.lists(st.integers(0, 2), max_size=2).map(tuple),
+@st.composite
+def _arrivals(draw: st.DrawFn) -> Arrival:
+    return Arrival(
+        prompt_len=draw(st.integers(1, 30)),
+        output_len=draw(st.integers(1, 20)),
+        cached_blocks=draw(st.sampled_from([0, 0, 1, 4])),
+        stop_ids=tuple(draw(st.lists(st.integers(0, 2), max_size=2))),
     )

@@ -109,7 +109,7 @@ class FaultyDelivery:
         return f"{self._codec.name}, payload {step}"
 
 
-def damages(body: bytes, rng: random.Random, number: int = 25) -> Iterator[tuple[str, bytes]]:
+def damages(body: bytes, rng: random.Random, number: int = 15) -> Iterator[tuple[str, bytes]]:
     """Damaged forms of ``body``, each with what was done to it."""
     kinds: list[tuple[str, Callable[[bytes, int], bytes]]] = [
         ("a flipped bit", lambda b, i: _with(b, i, bytes([b[i] ^ 1 << rng.randrange(8)]))),
