@@ -12,8 +12,8 @@ import numpy as np
 
 from serbench.environment import Environment
 from serbench.experiment import Experiment
+from serbench.noise import load_warning, noise_warnings
 from serbench.results import Repeat, Run, Spread, TokenizerInfo, WeightsInfo
-from serbench.stats import variation
 from serbench_engine.models.config import ResolvedModel
 
 SUMMARY: Final[dict[str, Callable[[Repeat], float]]] = {
@@ -30,12 +30,12 @@ SUMMARY: Final[dict[str, Callable[[Repeat], float]]] = {
 }
 """The figures that are one number a repeat."""
 
-NOISY: Final = 0.05
-"""Throughput that scatters more between repeats than this share of its mean deserves a warning."""
-
 
 class Recorder:
-    """One experiment's run while it grows. ``path`` is where it was last stored, None before the first repeat."""
+    """One experiment's run while it grows. ``path`` is where it was last stored, None before the first repeat.
+
+    ``run_id``: the id it gets, by default a new one. ``begun``: what an earlier sitting stored of it, to go on from.
+    """
 
     def __init__(
         self,
@@ -44,6 +44,9 @@ class Recorder:
         environment: Environment,
         session: str,
         store: Callable[[Run], Path],
+        *,
+        run_id: str | None = None,
+        begun: Run | None = None,
     ) -> None:
         self.experiment = experiment
         self.path: Path | None = None
@@ -51,10 +54,13 @@ class Recorder:
         self._environment = environment
         self._session = session
         self._store = store
-        self._created = datetime.now(UTC)
-        self._id = new_id(self._created, experiment)
-        self._repeats: list[Repeat] = []
+        self._created = datetime.now(UTC) if begun is None else datetime.fromisoformat(begun.created)
+        self._id = run_id or new_id(self._created, experiment)
+        self._repeats: list[Repeat] = [] if begun is None else list(begun.repeats)
         self._warnings: dict[str, None] = {}
+        if begun is not None:
+            derived = _noise(begun.repeats, begun.environment)
+            self.warn(line for line in begun.warnings if line not in derived)
 
     @property
     def repeats(self) -> Sequence[Repeat]:
@@ -112,16 +118,6 @@ def _spread(values: Sequence[float]) -> Spread:
 
 
 def _noise(repeats: Sequence[Repeat], environment: Environment) -> list[str]:
-    """Warnings that advise: what may have disturbed the figures, and what to do about it."""
-    lines = []
-    if variation([repeat.output_tokens_per_s for repeat in repeats if repeat.output_tokens]) > NOISY:
-        lines.append(
-            f"output tokens/s scatter by more than {NOISY:.0%} between repeats: end other programs, "
-            "or give each repeat more requests"
-        )
-    if environment.load_average > environment.cores / 2:
-        lines.append(
-            f"the load average was {environment.load_average:.1f} on {environment.cores} cores before the first "
-            "repeat: end other programs for quieter figures"
-        )
-    return lines
+    """What may have disturbed the figures, and what to do about it."""
+    rates = [repeat.output_tokens_per_s for repeat in repeats if repeat.output_tokens]
+    return [*noise_warnings(rates), *load_warning(environment.load_average, environment.cores)]

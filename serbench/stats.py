@@ -25,6 +25,11 @@ WIDE: Final = math.log(1.10)
 SETTLED: Final = math.log(1.05)
 """What the advice for a noisy comparison aims at: an interval of ±5 %."""
 
+DRIFT: Final = 1.06
+"""What intervals are widened by. In A B B A order the slow drift of a machine gives neighbouring pairs errors that
+agree a little, and Student's interval, which takes them for independent, would be too narrow; docs/statistics.md has
+the figures."""
+
 _MAX_ADVISED_REPEATS: Final = 50
 
 
@@ -55,14 +60,20 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def paired_t(log_ratios: FloatArray, confidence: float = CONFIDENCE) -> Interval:
-    """Student's interval for the mean of log-ratios float64[..., pairs], pairs ≥ 2, over the last axis.
+    """Student's interval, widened by DRIFT, for the mean of log-ratios float64[..., pairs], pairs ≥ 2, over the last
+    axis.
 
     Pairing takes out what both sides of a pair share: the machine's slow drift, and how heavy the repeat's prompts are.
     """
     pairs = log_ratios.shape[-1]
-    quantile = float(stdtrit(pairs - 1, 0.5 + confidence / 2))
     error = log_ratios.std(axis=-1, ddof=1) / math.sqrt(pairs)
-    return Interval(log_ratios.mean(axis=-1), quantile * error)
+    return Interval(log_ratios.mean(axis=-1), float(_quantile(pairs, confidence)) * error)
+
+
+def _quantile(pairs: int | npt.NDArray[np.int64], confidence: float) -> FloatArray:
+    """How many standard errors an interval reaches to either side."""
+    quantile: FloatArray = DRIFT * stdtrit(np.asarray(pairs) - 1, 0.5 + confidence / 2)
+    return quantile
 
 
 def judge(
@@ -103,7 +114,7 @@ def _verdict(center: float, half: float, higher_is_better: bool) -> Verdict:
 def repeats_needed(deviation: float, half: float, confidence: float = CONFIDENCE) -> int | None:
     """How many pairs give an interval of ± ``half`` when log-ratios scatter by ``deviation``; None: more than 50."""
     pairs = np.arange(MIN_PAIRS, _MAX_ADVISED_REPEATS + 1)
-    halves = stdtrit(pairs - 1, 0.5 + confidence / 2) * deviation / np.sqrt(pairs)
+    halves = _quantile(pairs, confidence) * deviation / np.sqrt(pairs)
     enough = np.flatnonzero(halves <= half)
     return int(pairs[enough[0]]) if len(enough) else None
 
@@ -111,8 +122,11 @@ def repeats_needed(deviation: float, half: float, confidence: float = CONFIDENCE
 def _advice(log_ratios: FloatArray) -> str:
     needed = repeats_needed(float(log_ratios.std(ddof=1)), SETTLED)
     if needed is None:
-        return "more repeats won't settle it: close other programs, or give each repeat more requests"
-    return f"--repeats {needed} would narrow the interval to about ±5 %"
+        return (
+            f"even {_MAX_ADVISED_REPEATS} repeats won't settle it: end other programs, or make each repeat longer "
+            "with more --num-prompts"
+        )
+    return f"--repeats {needed} would narrow the interval to about ±5 %, if the machine stays as it is"
 
 
 def percentile(values: FloatArray, percent: float) -> float:
