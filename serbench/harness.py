@@ -25,6 +25,7 @@ from serbench.prepared import Prepared
 from serbench.record import Recorder
 from serbench.results import Run
 from serbench.workload.base import WorkRequest
+from serbench_engine.phases import SessionReport
 from serbench_engine.request import FinishedRequest
 
 
@@ -64,6 +65,7 @@ class Harness:
     """One measuring session. ``recorders`` (one a thing, in the order given) hold what was measured, also after a
     failure.
 
+    ``keep_spans``: is given every repeat's run file, group and report, for whoever wants each step's stamps.
     ``last_finished``: by thing the ends of its last pass's requests, for whoever wants to show what was generated.
     """
 
@@ -77,6 +79,7 @@ class Harness:
         clock_ns: Callable[[], int] = time.monotonic_ns,
         collect: Callable[[], object] = gc.collect,
         environment: Environment | None = None,
+        keep_spans: Callable[[Path, int, SessionReport], object] | None = None,
     ) -> None:
         environment = environment or describe_environment()
         session = os.urandom(6).hex()
@@ -87,6 +90,7 @@ class Harness:
         self._watcher = watcher
         self._clock_ns = clock_ns
         self._collect = collect
+        self._keep_spans = keep_spans
         self._host: EngineHost | None = None
         self._host_key: Experiment | None = None
         self._requests: tuple[object, int, list[WorkRequest]] | None = None
@@ -139,7 +143,8 @@ class Harness:
         requests = self._requests_of(thing, turn.group)
         self._watcher.turn(thing.experiment, turn.group)
         session, done = self._pass(thing, requests)
-        repeat = record(done, session.close(), group=turn.group, order=turn.order)
+        report = session.close()
+        repeat = record(done, report, group=turn.group, order=turn.order)
         self.last_finished[turn.thing] = done.finished
         recorder.warn(thing.workload.notes())
         recorder.warn(_short(requests, done.finished))
@@ -148,6 +153,8 @@ class Harness:
                 [f"the engine recovered {repeat.recoveries} times in repeat {turn.group}: payloads were refused"]
             )
         recorder.add(repeat)
+        if self._keep_spans is not None and recorder.path is not None:
+            self._keep_spans(recorder.path, turn.group, report)
         self._watcher.done()
 
     def _warm_up(self, thing: Prepared) -> None:

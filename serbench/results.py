@@ -3,7 +3,6 @@
 results/README.md documents the format and its history; fields are only ever added within one version.
 """
 
-import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import msgspec
 from serbench.environment import Environment
 from serbench.errors import ExperimentError, ResultsError
 from serbench.experiment import Experiment
+from serbench.files import write_atomically
 
 SCHEMA: Final = "serbench/run/1"
 
@@ -181,25 +181,10 @@ def store_run(run: Run, folder: Path) -> Path:
     """
     path = folder / f"{run.id}.json"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _replace(path, encode_run(run))
+        write_atomically(path, encode_run(run))
     except OSError as error:
         raise ResultsError(f"{path} can't be written: {error.strerror}") from error
     return path
-
-
-def _replace(path: Path, data: bytes) -> None:
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def check_writable(folder: Path) -> None:

@@ -107,8 +107,8 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     ``plan_bytes``, ``result_bytes`` int64[steps], header included (0 where nothing was serialized); ``batch_sizes`` and
     ``num_tokens`` int64[steps]; ``device_us`` float64[steps] the realised time of a simulated device, else 0.
     ``cpu_scheduler_s`` includes the workers where they share the scheduler's process (``cpu_workers_s`` is 0 then).
-    ``scheduler_spans`` int64[steps, SCHEDULER_FIELDS] and, by rank, ``worker_spans`` int64[steps, WORKER_FIELDS] are the
-    logs as they were written, steps that only one side finished included.
+    ``scheduler_spans`` int64[steps, SCHEDULER_FIELDS] and, by rank, ``worker_spans`` int64[steps, WORKER_FIELDS] are
+    the logs as they were written, steps that only one side finished included.
     """
 
     phases_us: dict[str, Float64Array]

@@ -22,6 +22,7 @@ from serbench_engine.threads import set_thread_environment
 COMMANDS: Final[dict[str, str]] = {
     "run": "serbench.cli.run",
     "compare": "serbench.cli.compare",
+    "trace": "serbench.cli.show_trace",
     "codecs": "serbench.cli.list_codecs",
     "models": "serbench.cli.list_models",
     "doctor": "serbench.cli.doctor",

@@ -17,6 +17,7 @@ from serbench.prepared import Prepared
 from serbench.report.console import error_console, tell
 from serbench.report.progress import SilentProgress, TerminalProgress
 from serbench.results import Run, check_writable, store_run
+from serbench.spans import SpanStore
 
 
 class Measured:
@@ -56,7 +57,13 @@ def measure(experiments: Sequence[Experiment], choices: Choices) -> Measured:
             tell(console, note)
     show = console.is_terminal and not choices.quiet
     with TerminalProgress(console) if show else SilentProgress() as progress:
-        harness = Harness(things, open_engine=LiveEngine, store=lambda run: store_run(run, folder), watcher=progress)
+        harness = Harness(
+            things,
+            open_engine=LiveEngine,
+            store=lambda run: store_run(run, folder),
+            watcher=progress,
+            keep_spans=SpanStore().keep if choices.trace else None,
+        )
         try:
             harness.run()
         except BaseException:

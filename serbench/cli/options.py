@@ -193,6 +193,10 @@ measuring_options: Final = _section(
 output_options: Final = _section(
     "Output",
     ("--output", {"default": "results", "metavar": "DIR", "help": "Where runs are stored."}),
+    (
+        "--trace",
+        {"is_flag": True, "help": "Keep the time stamps of every step beside the run, for `serbench trace`."},
+    ),
     ("--json", {"is_flag": True, "help": "Print the document, and nothing else, on stdout."}),
     ("--quiet", {"is_flag": True, "help": "No progress and no notes."}),
 )
@@ -230,6 +234,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     output: str
     json: bool
     quiet: bool
+    trace: bool = False
 
 
 def experiments_of(choices: Choices, codecs: Sequence[str]) -> "list[Experiment]":

@@ -34,7 +34,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
 
 def test_a_command_that_there_isn_t_offers_the_nearest() -> None:
     assert refused("comapre") == "serbench: no command 'comapre'; did you mean compare?"
-    assert refused("zzz") == "serbench: no command 'zzz'; there are run, compare, codecs, models, doctor"
+    assert refused("zzz") == "serbench: no command 'zzz'; there are " + ", ".join(COMMANDS)
 
 
 def test_an_option_that_there_isn_t_offers_the_nearest() -> None:
