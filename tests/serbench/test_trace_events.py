@@ -37,11 +37,11 @@ def events(spans: RepeatSpans) -> list[Event]:
 
 
 def begin_ns(event: Event) -> int:
-    return int(round(event["ts"] * 1000))
+    return round(float(event["ts"]) * 1000)
 
 
 def end_ns(event: Event) -> int:
-    return begin_ns(event) + int(round(event["dur"] * 1000))
+    return begin_ns(event) + round(float(event["dur"]) * 1000)
 
 
 def by_track(events: list[Event]) -> dict[tuple[int, int], list[Event]]:
