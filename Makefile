@@ -18,11 +18,11 @@ help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 run: $(READY) ## the main job: SmolLM2 answers a few prompts, then its codecs are compared
-	$(BIN)/serbench run --model smollm2-135m --repeats 1 --warmup 0 --output-len 32 \
-		--prompt "The capital of France is" \
-		--prompt "Once upon a time, in a small village," \
-		--prompt "Water boils when"
-	$(BIN)/serbench compare --model smollm2-135m --codec pickle,msgspec,delta,cached \
+	$(BIN)/serbench run --model smollm2-135m --chat --repeats 1 --warmup 0 --output-len 48 \
+		--prompt "What is the capital of France?" \
+		--prompt "Name three primary colours." \
+		--prompt "Write one sentence about the sea."
+	$(BIN)/serbench compare --model smollm2-135m --codec pickle,msgspec,delta,cached,columnar \
 		--num-prompts 8 --input-len 64 --output-len 16
 
 test: $(READY) ## the tests

@@ -67,8 +67,8 @@ class Engine:
         self._recoveries_in_a_row = 0
         self._log = SpanLog(len(SCHEDULER_FIELDS))
         self._batches = BatchesDigest()
-        self._cpu_begun_s = clock_gettime(CLOCK_PROCESS_CPUTIME_ID)
         self._link: Link = executor.open(_session_spec(options, results.name, self._limits))
+        self._cpu_begun_s = clock_gettime(CLOCK_PROCESS_CPUTIME_ID)  # last: setting up is not serving
 
     # --- requests ---------------------------------------------------------------------------------------------
 
