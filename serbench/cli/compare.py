@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
+from serbench.cli.against_itself import against_itself
 from serbench.cli.options import (
     Choices,
     SectionCommand,
@@ -21,6 +22,7 @@ from serbench.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from serbench.comparison import Comparison
     from serbench.results import Run
 
 CODECS: Final = "pickle,cloudpickle,msgspec,delta,cached,columnar"
@@ -31,6 +33,7 @@ Examples:
   serbench compare --model sim:step=2ms --num-prompts 256 --input-len 512 --output-len 64
   serbench compare --codec pickle,pickle:ids=packed --model sim
   serbench compare results/A.json results/B.json
+  serbench compare --aa --codec delta --model sim:step=2ms
 """
 
 _FOR_STORED_RUNS: Final = frozenset({"runs", "output", "json", "quiet"})
@@ -52,18 +55,37 @@ _FOR_STORED_RUNS: Final = frozenset({"runs", "output", "json", "quiet"})
 @workload_options
 @engine_options
 @measuring_options
+@click.option(
+    "--aa",
+    cls=SectionOption,
+    section="Measuring",
+    is_flag=True,
+    help="Measure one codec (default: delta) against itself, 10 repeats each: what differs is noise.",
+)
 @output_options
 @click.pass_context
-def command(ctx: click.Context, /, runs: tuple[str, ...], codecs: str, **options: Any) -> None:
+def command(ctx: click.Context, /, runs: tuple[str, ...], codecs: str, aa: bool, **options: Any) -> None:
     """Compare codecs: each is measured in turn with the others, on the same prompts, and its ratio to the first is
     judged.
 
     With RUNs, which are files or ids of stored runs, compares those and measures nothing. Refuses what can't be
-    compared.
+    compared. Exits with 1 where outputs differ that must not, and with --aa where two measurements in a row show a
+    difference.
     """
     choices = Choices(**options)
+    if aa and not runs:
+        ctx.exit(against_itself(ctx, _one_codec(ctx, codecs), choices, lambda runs, found: _tell(runs, found, choices)))
     compared = _stored(ctx, runs, Path(choices.output)) if runs else _measured(codecs, choices)
     _show(compared, choices)
+
+
+def _one_codec(ctx: click.Context, codecs: str) -> str:
+    if ctx.get_parameter_source("codecs") is ParameterSource.DEFAULT:
+        return "delta"
+    [name, *more] = codecs.split(",")
+    if more or not name.strip():
+        raise click.UsageError(f"--aa measures one codec against itself, and --codec {codecs!r} does not name one")
+    return name.strip()
 
 
 def _measured(codecs: str, choices: Choices) -> "list[Run]":
@@ -88,16 +110,23 @@ def _stored(ctx: click.Context, names: Sequence[str], folder: Path) -> "list[Run
 
 
 def _show(runs: "Sequence[Run]", choices: Choices) -> None:
-    from serbench.comparison import compare_runs, encode_comparison
+    from serbench.comparison import compare_runs
     from serbench.errors import OutputsDifferError
-    from serbench.report.comparison_table import comparison_report
-    from serbench.report.console import error_console, output_console, tell
+    from serbench.report.console import error_console, tell
 
     try:
         comparison = compare_runs(runs)
     except OutputsDifferError:
         tell(error_console(), f"the runs: {', '.join(run.id for run in runs)}")
         raise
+    _tell(runs, comparison, choices)
+
+
+def _tell(runs: "Sequence[Run]", comparison: "Comparison", choices: Choices) -> None:
+    from serbench.comparison import encode_comparison
+    from serbench.report.comparison_table import comparison_report
+    from serbench.report.console import output_console
+
     if choices.json:
         click.echo(encode_comparison(comparison), nl=False)
         return
