@@ -90,23 +90,32 @@ class ListsDecoder:
 
 
 _PACKED: Final = struct.Struct("<I?")  # sampled rows, whether logprobs follow
+_NARROW: Final = np.dtype("<u2")
+_NARROW_FAILED: Final = 0xFFFF
 
 
 class PackedEncoder:
-    """Columns as raw bytes: sampled ids, then, where asked for, counts, ids, values and ranks of the logprobs."""
+    """Columns as raw bytes: sampled ids, then, where asked for, counts, ids, values and ranks of the logprobs.
+
+    Sampled ids take two bytes each where the vocabulary allows it, else four.
+    """
+
+    def __init__(self, limits: TableLimits) -> None:
+        self._id_type = _id_type(limits)
 
     def adapt(self, result: StepResult) -> StepResult:
         """The result itself."""
         return result
 
     def encode(self, objects: StepResult) -> bytes:
-        """Five bytes and four for each id; with logprobs, four more for each row and twelve for each entry."""
+        """Five bytes and two or four for each id; with logprobs, four more for each row and twelve for each entry."""
         logprobs = objects.logprobs
         head = _PACKED.pack(len(objects.token_ids), logprobs is not None)
+        ids = objects.token_ids.astype(self._id_type).tobytes()
         if logprobs is None:
-            return head + objects.token_ids.tobytes()
-        columns = (objects.token_ids, logprobs.counts, logprobs.token_ids, logprobs.values, logprobs.ranks)
-        return head + b"".join([column.tobytes() for column in columns])
+            return head + ids
+        columns = (logprobs.counts, logprobs.token_ids, logprobs.values, logprobs.ranks)
+        return head + ids + b"".join([column.tobytes() for column in columns])
 
 
 class PackedDecoder:
@@ -114,6 +123,7 @@ class PackedDecoder:
 
     def __init__(self, limits: TableLimits) -> None:
         self._limits = limits
+        self._id_type = _id_type(limits)
 
     def decode(self, payload: memoryview) -> tuple[Int32Array, Logprobs | None]:
         """The columns, copied.
@@ -123,7 +133,15 @@ class PackedDecoder:
         """
         try:
             num_rows, has_logprobs = _PACKED.unpack_from(payload)
-            return _packed_columns(payload[_PACKED.size :], num_rows, has_logprobs)
+            end = _PACKED.size + num_rows * self._id_type.itemsize
+            ids = np.frombuffer(payload, self._id_type, num_rows, _PACKED.size).astype(np.int32)
+            if self._id_type == _NARROW:
+                ids[ids == _NARROW_FAILED] = FAILED_ROW
+            if has_logprobs:
+                return ids, _packed_logprobs(payload[end:], num_rows)
+            if len(payload) != end:
+                raise ValueError(f"{len(payload)} bytes where {num_rows} ids end at {end}")
+            return ids, None
         except BAD_BYTES as error:
             raise malformed("packed", error) from error
 
@@ -204,7 +222,7 @@ class PackedResults(msgspec.Struct, frozen=True):
 
     def ends(self, limits: TableLimits) -> tuple[PackedEncoder, PackedDecoder]:
         """A new encoder and a new decoder."""
-        return PackedEncoder(), PackedDecoder(limits)
+        return PackedEncoder(limits), PackedDecoder(limits)
 
 
 def _logprob_columns(lists: LogprobLists) -> Logprobs:
@@ -213,18 +231,19 @@ def _logprob_columns(lists: LogprobLists) -> Logprobs:
     return Logprobs(int32(lists.counts), int32(lists.token_ids), values, int32(lists.ranks))
 
 
-def _packed_columns(body: memoryview, num_rows: int, has_logprobs: bool) -> tuple[Int32Array, Logprobs | None]:
-    if not has_logprobs:
-        if len(body) != 4 * num_rows:
-            raise ValueError(f"{len(body)} bytes for {num_rows} ids")
-        return np.frombuffer(body, dtype=np.int32).copy(), None
-    num_entries, rest = divmod(len(body) - 8 * num_rows, 12)
+def _id_type(limits: TableLimits) -> np.dtype[Any]:
+    """The narrowest type for a sampled id and FAILED_ROW, which is its highest value where that is unsigned."""
+    return _NARROW if limits.vocab_size <= _NARROW_FAILED else np.dtype(np.int32)
+
+
+def _packed_logprobs(body: memoryview, num_rows: int) -> Logprobs:
+    num_entries, rest = divmod(len(body) - 4 * num_rows, 12)
     if num_entries < 0 or rest:
-        raise ValueError(f"{len(body)} bytes for {num_rows} ids with logprobs")
+        raise ValueError(f"{len(body)} bytes for the logprobs of {num_rows} rows")
     columns = np.frombuffer(body, dtype=np.int32).copy()
-    ids, counts, entries = columns[:num_rows], columns[num_rows : 2 * num_rows], columns[2 * num_rows :]
+    counts, entries = columns[:num_rows], columns[num_rows:]
     token_ids, values, ranks = entries[:num_entries], entries[num_entries : 2 * num_entries], entries[2 * num_entries :]
-    return ids, Logprobs(counts, token_ids, values.view(np.float32), ranks)
+    return Logprobs(counts, token_ids, values.view(np.float32), ranks)
 
 
 def _checked(name: str, result: StepResult, limits: TableLimits) -> StepResult:

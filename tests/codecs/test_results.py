@@ -24,8 +24,11 @@ def result(n: int, logprobs: Logprobs | None = None) -> StepResult:
     return StepResult(4, 1, np.arange(20_000, 20_000 + n, dtype=np.int32), logprobs)
 
 
-def encoded(form: ResultFormat, what: StepResult) -> bytes:
-    encoder = form.ends(LIMITS)[0]
+WIDE = msgspec.structs.replace(LIMITS, vocab_size=65_536)
+
+
+def encoded(form: ResultFormat, what: StepResult, limits: TableLimits = LIMITS) -> bytes:
+    encoder = form.ends(limits)[0]
     return bytes(encoder.encode(encoder.adapt(what)))  # type: ignore[arg-type]
 
 
@@ -34,18 +37,28 @@ def test_results_come_out_as_they_went_in(name: str) -> None:
     check_result_format(RESULT_FORMATS[name])
 
 
+@pytest.mark.parametrize(("limits", "width"), [(LIMITS, 2), (WIDE, 4)])
 @pytest.mark.parametrize("n", [0, 1, 16, 256])
-def test_packed_results_take_four_bytes_a_row(n: int) -> None:
-    assert len(encoded(RESULT_FORMATS["packed"], result(n))) == 5 + 4 * n
+def test_packed_results_take_two_bytes_a_row_or_four_by_vocabulary(n: int, limits: TableLimits, width: int) -> None:
+    packed = RESULT_FORMATS["packed"]
+    assert len(encoded(packed, result(n), limits)) == 5 + width * n
     logprobs = Logprobs(np.ones(n, dtype=np.int32), int32(*range(n)), np.zeros(n, dtype=np.float32), int32(*range(n)))
-    assert len(encoded(RESULT_FORMATS["packed"], result(n, logprobs))) == 5 + (4 + 4 + 12) * n
+    assert len(encoded(packed, result(n, logprobs), limits)) == 5 + (width + 4 + 12) * n
+
+
+@pytest.mark.parametrize("limits", [LIMITS, WIDE, msgspec.structs.replace(LIMITS, vocab_size=65_535)])
+def test_packed_results_tell_the_highest_id_from_a_failed_row(limits: TableLimits) -> None:
+    encoder, decoder = RESULT_FORMATS["packed"].ends(limits)
+    ids = int32(0, limits.vocab_size - 1, FAILED_ROW, 7)
+    body = encoder.encode(encoder.adapt(StepResult(1, 0, ids)))
+    objects = decoder.decode(memoryview(body))  # type: ignore[arg-type]
+    assert decoder.adapt(objects, 1, 0).token_ids.tolist() == ids.tolist()
 
 
 def test_packed_results_are_the_smallest() -> None:
     sizes = {name: len(encoded(form, result(256))) for name, form in RESULT_FORMATS.items() if name != "none"}
-    assert min(sizes["pickle"], sizes["cloudpickle"]) > 0
-    # MessagePack writes an id below 65,536 in three bytes: packed wins by time, and from there on by bytes.
-    assert sizes["packed"] == 1029
+    assert min(sizes, key=lambda name: sizes[name]) == "packed"
+    assert sizes["packed"] == 517
     assert sizes["msgspec"] == 773
 
 
@@ -79,7 +92,8 @@ class Broken(msgspec.Struct, frozen=True):
     trusted_only: bool = False
 
     def ends(self, limits: TableLimits) -> tuple[ResultEncoder, ResultDecoder]:
-        encoder, decoder = RESULT_FORMATS["packed"].ends(limits)
+        four_bytes_an_id = msgspec.structs.replace(limits, vocab_size=1 << 17)
+        encoder, decoder = RESULT_FORMATS["packed"].ends(four_bytes_an_id)
         return encoder, self.decoder(decoder)
 
 
