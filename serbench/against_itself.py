@@ -1,10 +1,11 @@
 """Judges a thing measured against itself: whatever differs is the machine or serbench. It measures nothing."""
 
+import math
 from collections.abc import Iterator
 from typing import Final
 
 from serbench.comparison import Comparison
-from serbench.stats import Finding
+from serbench.stats import WIDE, Finding, deviation_of, repeats_needed
 
 FIGURES: Final = ("throughput", "host")
 """The findings of a comparison's row that count, and their names."""
@@ -12,10 +13,21 @@ FIGURES: Final = ("throughput", "host")
 REPEATS: Final = 10
 """Repeats each where none were asked for: a thing against itself is to show how little would be seen."""
 
+MOST_REPEATS: Final = 50
+
 
 def shown(comparison: Comparison) -> dict[str, str]:
     """By figure the verdict, where a difference was shown."""
     return {name: finding.verdict for name, finding in _findings(comparison) if finding.verdict in ("faster", "slower")}
+
+
+def repeats_to_settle(comparison: Comparison) -> int | None:
+    """How many repeats the scatter seen asks for; None where nothing was too noisy to tell."""
+    noisy = [finding for _, finding in _findings(comparison) if finding.verdict == "too noisy to tell"]
+    if not noisy:
+        return None
+    worst = max(deviation_of(finding) for finding in noisy)
+    return repeats_needed(worst, math.log1p(0.7 * math.expm1(WIDE))) or MOST_REPEATS
 
 
 def confirmed(first: Comparison, second: Comparison) -> list[str]:

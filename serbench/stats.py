@@ -119,6 +119,14 @@ def repeats_needed(deviation: float, half: float, confidence: float = CONFIDENCE
     return int(pairs[enough[0]]) if len(enough) else None
 
 
+def deviation_of(finding: Finding) -> float:
+    """The scatter of the log-ratios that a finding's paired interval was made of; 0 where it has none."""
+    if finding.low is None or finding.high is None:
+        return 0.0
+    half = (math.log(finding.high) - math.log(finding.low)) / 2
+    return half * math.sqrt(finding.pairs) / float(_quantile(finding.pairs, CONFIDENCE))
+
+
 def _advice(log_ratios: FloatArray) -> str:
     needed = repeats_needed(float(log_ratios.std(ddof=1)), SETTLED)
     if needed is None:

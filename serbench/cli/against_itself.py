@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from serbench.comparison import Comparison
     from serbench.results import Run
 
+    Measurement = tuple[Sequence[Run], Comparison]
+
 Show = Callable[["Sequence[Run]", "Comparison"], None]
 
 
@@ -26,28 +28,41 @@ def against_itself(ctx: click.Context, codec: str, choices: Choices, show: Show)
     Raises:
         UsageError: fewer repeats than a verdict needs. OutputsDifferError: the same codec gave two answers.
     """
-    from serbench.against_itself import REPEATS, confirmed, shown, summary
+    from serbench.against_itself import REPEATS, repeats_to_settle
     from serbench.report.console import error_console, tell
     from serbench.stats import MIN_PAIRS
 
-    if ctx.get_parameter_source("repeats") is ParameterSource.DEFAULT:
-        choices = msgspec.structs.replace(choices, repeats=REPEATS)
-    if choices.repeats < MIN_PAIRS:
+    asked = ctx.get_parameter_source("repeats") is not ParameterSource.DEFAULT
+    if asked and choices.repeats < MIN_PAIRS:
         raise click.UsageError(
-            f"--aa with --repeats {choices.repeats} could show nothing; at least {MIN_PAIRS} are needed"
+            f"--aa with --repeats {choices.repeats} could show nothing; it needs at least {MIN_PAIRS}"
         )
+    choices = choices if asked else msgspec.structs.replace(choices, repeats=REPEATS)
+    measured = _measured(codec, choices)
+    needed = repeats_to_settle(measured[1])
+    if needed is not None and needed > choices.repeats and not asked:
+        tell(error_console(), f"too noisy to tell after {choices.repeats} repeats; measuring again with {needed}")
+        choices = msgspec.structs.replace(choices, repeats=needed)
+        measured = _measured(codec, choices)
+    return _confirmed(measured, codec, choices, show)
+
+
+def _confirmed(measured: "Measurement", codec: str, choices: Choices, show: Show) -> int:
+    """Show what was measured; where it shows a difference, what a second measurement says."""
+    from serbench.against_itself import confirmed, shown, summary
+    from serbench.report.console import error_console, tell
+
     console = error_console()
-    runs, comparison = _measured(codec, choices)
-    first = comparison
+    first, differs = measured[1], list[str]()
     if shown(first):
         tell(
             console, f"a difference was shown in {' and '.join(shown(first))}; measuring again to see whether it stays"
         )
-        runs, comparison = _measured(codec, choices)
-    show(runs, comparison)
-    for line in summary(comparison):
+        measured = _measured(codec, choices)
+        differs = confirmed(first, measured[1])
+    show(*measured)
+    for line in summary(measured[1]):
         tell(console, line)
-    differs = confirmed(first, comparison) if shown(first) else []
     if differs:
         tell(
             console,
@@ -57,7 +72,7 @@ def against_itself(ctx: click.Context, codec: str, choices: Choices, show: Show)
     return 1 if differs else 0
 
 
-def _measured(codec: str, choices: Choices) -> "tuple[list[Run], Comparison]":
+def _measured(codec: str, choices: Choices) -> "Measurement":
     from serbench.cli.measure import measure
     from serbench.comparison import compare_runs
 

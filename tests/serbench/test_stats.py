@@ -11,6 +11,7 @@ from serbench.stats import (
     DRIFT,
     FloatArray,
     Interval,
+    deviation_of,
     judge,
     paired_t,
     percentile,
@@ -143,6 +144,13 @@ def test_repeats_needed_narrows_the_interval() -> None:
     sample = np.random.default_rng(0).normal(0, 0.05, size=(4000, needed))
     assert np.median(paired_t(sample).half) <= math.log(1.05)
     assert repeats_needed(1.0, math.log(1.05)) is None
+
+
+def test_the_scatter_is_found_again_in_a_finding() -> None:
+    first, other = [100.0, 80.0, 120.0, 100.0, 90.0], [90.0, 100.0, 110.0, 80.0, 120.0]
+    finding = judge(first, other, higher_is_better=True)
+    assert deviation_of(finding) == pytest.approx(np.std(np.log(other) - np.log(first), ddof=1))
+    assert deviation_of(judge([1.0], [2.0], higher_is_better=True)) == 0.0
 
 
 def test_percentiles_interpolate() -> None:

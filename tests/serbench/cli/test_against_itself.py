@@ -2,11 +2,15 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
+from serbench.cli.options import Choices
 from serbench.comparison import Comparison, Row
-from serbench.results import read_run
+from serbench.experiment import Experiment
+from serbench.results import Run, read_run
 from serbench.stats import judge
 from tests.serbench.cli.calling import HERE, call, refused
 
@@ -33,11 +37,21 @@ def compared(ratio: float) -> Comparison:
     return Comparison(rows=[row, row], warnings=[])
 
 
-def planted(monkeypatch: pytest.MonkeyPatch, ratios: list[float]) -> list[float]:
+def planted(monkeypatch: pytest.MonkeyPatch, run: Run, ratios: list[float]) -> list[float]:
     """Let each measurement's comparison show the next of the ratios; the list of those not used yet."""
     left = list(ratios)
+    monkeypatch.setattr("serbench.cli.measure.measure", lambda *_: SimpleNamespace(runs=[run, run]))
     monkeypatch.setattr("serbench.comparison.compare_runs", lambda _: compared(left.pop(0)))
     return left
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Any run."""
+    folder = tmp_path_factory.mktemp("run")
+    assert call("run", *HERE, folder=folder).exit_code == 0
+    [path] = folder.glob("*.json")
+    return read_run(path)
 
 
 @pytest.mark.parametrize(
@@ -51,30 +65,50 @@ def planted(monkeypatch: pytest.MonkeyPatch, ratios: list[float]) -> list[float]
     ],
 )
 def test_only_a_difference_that_comes_again_counts(
-    ratios: list[float], exit_code: int, measurements: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ratios: list[float], exit_code: int, measurements: int, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    left = planted(monkeypatch, [*ratios, 1.0])
+    left = planted(monkeypatch, run, [*ratios, 1.0])
     result = call("compare", *HERE, "--repeats", "4", "--aa", folder=tmp_path)
     assert result.exit_code == exit_code, result.output
     assert len(left) == len(ratios) + 1 - measurements
     assert ("differs from itself in throughput, twice" in result.stderr) == (exit_code == 1)
 
 
-def test_one_codec_is_measured_twice_ten_times_each(tmp_path: Path) -> None:
-    args = [arg for arg in HERE if arg not in ("--repeats",)]
-    args.remove("1")
-    result = call("compare", *args, "--aa", "--codec", "columnar", "--json", folder=tmp_path)
+def test_repeats_that_a_noisy_machine_asks_for_are_added(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    noisy, quiet = compared(1.0), compared(1.0)
+    finding = judge([100, 80, 120, 100, 90], [90, 100, 110, 95, 105], higher_is_better=True)
+    noisy = msgspec.structs.replace(
+        noisy, rows=[msgspec.structs.replace(row, throughput=finding) for row in noisy.rows]
+    )
+    assert finding.verdict == "too noisy to tell"
+    asked: list[int] = []
+
+    def measure(experiments: list[Experiment], _: Choices) -> SimpleNamespace:
+        asked.append(experiments[0].repeats)
+        return SimpleNamespace(runs=[run, run])
+
+    monkeypatch.setattr("serbench.cli.measure.measure", measure)
+    monkeypatch.setattr("serbench.comparison.compare_runs", lambda _: noisy if len(asked) == 1 else quiet)
+    result = call("compare", *HERE[:-4], "--aa")  # without --repeats 1 --warmup 0
+    assert result.exit_code == 0, result.output
+    assert asked[0] == 10
+    assert 10 < asked[1] <= 50
+    assert "throughput: no difference shown" in result.stderr
+
+
+def test_one_codec_is_measured_twice(tmp_path: Path) -> None:
+    result = call("compare", *HERE, "--repeats", "4", "--aa", "--codec", "columnar", "--json", folder=tmp_path)
     assert result.exit_code in (0, 1), result.stderr
     rows = json.loads(result.stdout)["rows"]
     assert [row["label"] for row in rows] == ["columnar #1", "columnar #2"]
     assert [row["outputs"] for row in rows] == ["equal", "equal"]
-    assert {len(read_run(path).repeats) for path in tmp_path.glob("*.json")} == {10}
+    assert {len(read_run(path).repeats) for path in tmp_path.glob("*.json")} == {4}
     assert "throughput: " in result.stderr
 
 
 def test_what_could_show_nothing_is_refused(tmp_path: Path) -> None:
     line = refused("compare", *HERE, "--aa", folder=tmp_path)
-    assert "--aa with --repeats 1 could show nothing; at least 4 are needed" in line
+    assert "--aa with --repeats 1 could show nothing; it needs at least 4" in line
 
 
 def test_two_codecs_are_no_thing_and_itself(tmp_path: Path) -> None:
