@@ -8,6 +8,8 @@ import zlib
 from collections.abc import Callable
 from time import CLOCK_MONOTONIC, CLOCK_PROCESS_CPUTIME_ID, clock_gettime, clock_gettime_ns
 
+import msgspec
+
 from serbench_codecs.codec import END, PLAN, RESULT, Header, check_header, codec_id, pack_header, parse_header
 from serbench_codecs.errors import CodecError, PlanError
 from serbench_codecs.plan import Int32Array, StepPlan
@@ -18,6 +20,17 @@ from serbench_engine.executor.base import SessionSpec, WorkerReport
 from serbench_engine.phases import WORKER_FIELDS, SpanLog
 from serbench_engine.runner.base import Batch, ModelRunner
 from serbench_engine.transport.base import Payload, Receiver, Sender
+
+
+class Taken(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """A plan that is applied and prepared, and when each part of that was done (CLOCK_MONOTONIC, ns)."""
+
+    plan: StepPlan
+    batch: Batch
+    decoded: int
+    adapted: int
+    applied: int
+    prepared: int
 
 
 class Worker:
@@ -74,19 +87,31 @@ class Worker:
                 if header.kind == END:
                     return False
                 step = header.step
-                self._expect(header)
-                objects = self._decoder.decode(payload.body)  # type: ignore[arg-type]
-                decoded = clock_gettime_ns(CLOCK_MONOTONIC)
-                plan = self._decoder.adapt(objects)
-                adapted = clock_gettime_ns(CLOCK_MONOTONIC)
-                self._apply(plan)
-                applied = clock_gettime_ns(CLOCK_MONOTONIC)
-                batch = self._prepare(plan)
-                prepared = clock_gettime_ns(CLOCK_MONOTONIC)
+                taken = self._take(header, payload)
             except CodecError as error:
                 self._broken = True
                 self._refuse(PayloadRefused(self._rank, self._epoch, step, f"{type(error).__name__}: {error}"))
                 return True
+        self._run(taken, received, timeout_s)
+        return True
+
+    def _take(self, header: Header, payload: Payload) -> Taken:
+        """From the bytes to a batch, while the payload is valid."""
+        self._expect(header)
+        objects = self._decoder.decode(payload.body)  # type: ignore[arg-type]
+        decoded = clock_gettime_ns(CLOCK_MONOTONIC)
+        plan = self._decoder.adapt(objects)
+        adapted = clock_gettime_ns(CLOCK_MONOTONIC)
+        if plan.step != header.step or plan.epoch != header.epoch:
+            raise PlanError(f"a plan of step {plan.step}, epoch {plan.epoch} under another header")
+        self._apply(plan)
+        applied = clock_gettime_ns(CLOCK_MONOTONIC)
+        batch = self._prepare(plan)
+        return Taken(plan, batch, decoded, adapted, applied, clock_gettime_ns(CLOCK_MONOTONIC))
+
+    def _run(self, taken: Taken, received: int, timeout_s: float) -> None:
+        """Run the batch, answer, and note when what was done."""
+        plan, batch = taken.plan, taken.batch
         output = self._runner.forward(batch)
         forwarded = clock_gettime_ns(CLOCK_MONOTONIC)
         result = self._runner.sample(output, batch)
@@ -101,9 +126,9 @@ class Worker:
         if not self._codec.traits.sampled_ids_travel:
             self._table.append_sampled(batch.sample_rows, result.token_ids)
         self._due = plan.step + 1
-        stamps = (received, decoded, adapted, applied, prepared, forwarded, sampled, result_adapted, replied)
-        self._log.add(self._epoch, plan.step, *stamps, self._runner.device_ns)
-        return True
+        taken_at = (received, taken.decoded, taken.adapted, taken.applied, taken.prepared)
+        answered = (forwarded, sampled, result_adapted, replied)
+        self._log.add(self._epoch, plan.step, *taken_at, *answered, self._runner.device_ns)
 
     def report(self) -> WorkerReport:
         """Timings and digests of the session so far."""
