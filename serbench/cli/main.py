@@ -22,7 +22,10 @@ from serbench_engine.threads import set_thread_environment
 COMMANDS: Final[dict[str, str]] = {
     "run": "serbench.cli.run",
     "compare": "serbench.cli.compare",
+    "sweep": "serbench.cli.sweep",
+    "report": "serbench.cli.write_report",
     "trace": "serbench.cli.show_trace",
+    "hostpath": "serbench.cli.hostpath",
     "codecs": "serbench.cli.list_codecs",
     "models": "serbench.cli.list_models",
     "doctor": "serbench.cli.doctor",

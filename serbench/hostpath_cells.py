@@ -1,0 +1,144 @@
+"""Measures the cells of the host path on one set of workers, interleaved over the whole grid.
+
+It does not know how an engine is made to decode steadily (steady_decode.py), nor what cells say together. All cells are
+measured in turn, in balanced order, so that a ratio of any two is one of figures taken close together.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from serbench.environment import describe_environment
+from serbench.experiment import Experiment, settled
+from serbench.harness import Watcher
+from serbench.hostpath import (
+    HostCell,
+    HostPass,
+    Hostpath,
+    HostpathSpec,
+    Times,
+    growth_per_request,
+    growth_with_context,
+    summed,
+)
+from serbench.interleave import balanced_order
+from serbench.live import LiveEngine
+from serbench.prepared import Prepared
+from serbench.stats import percentile
+from serbench.steady_decode import DROPPED_STEPS, SteadyBatch, SteadySteps, decode_steadily, prepare_steady, simulated
+from serbench_codecs.registry import get_codec
+from serbench_engine.models.memory import available_bytes
+
+MOST_FULL_STATE_IDS: Final = 1 << 22
+"""A codec that sends the whole state takes most of a second a step beyond this; such cells are left out."""
+
+FULL_STATE_IDS_A_PASS: Final = 1 << 22
+"""Where the whole state is large, fewer steps are looked at: the steps of a steady decode are all alike."""
+
+FEWEST_FULL_STATE_STEPS: Final = 4
+
+BYTES_AN_ID: Final = 24
+"""Both tables (4 each), the simulated KV (8), the prompts of engine and workload (4 each)."""
+
+
+class Thing(msgspec.Struct, frozen=True, eq=False):
+    """A cell that is measured, and with what."""
+
+    cell: HostCell
+    prepared: Prepared
+    steps: int
+
+
+def measure_hostpath(spec: HostpathSpec, watcher: Watcher) -> Hostpath:
+    """Measure every cell that isn't too large, ``repeats`` times after a warm-up.
+
+    Raises:
+        ExperimentError: a codec there isn't, or options that can't go together. ModelError: a model there isn't.
+        EngineError: what the engine raises.
+    """
+    base = spec.base
+    codecs = [settled(msgspec.structs.replace(base, codec=codec)).codec for codec in dict.fromkeys(spec.codecs)]
+    cells = [HostCell(codec=one, batch=at.batch, context=at.context) for at in spec.shapes for one in codecs]
+    cells = [msgspec.structs.replace(cell, skipped=reason_to_skip(cell)) for cell in cells]
+    things = [_thing(spec, base, cell) for cell in cells if not cell.skipped]
+    environment = describe_environment()
+    passes = iter(_measure(things, watcher) if things else [])
+    cells = [cell if cell.skipped else summed(cell, next(passes)) for cell in cells]
+    return Hostpath(
+        spec=msgspec.structs.replace(spec, codecs=tuple(codecs)),
+        environment=environment,
+        dropped_steps=DROPPED_STEPS,
+        cells=cells,
+        growth_per_request=growth_per_request(cells),
+        growth_with_context=growth_with_context(cells),
+    )
+
+
+def reason_to_skip(cell: HostCell) -> str:
+    """Why a cell is too large to be measured, or nothing."""
+    ids = cell.batch * cell.context
+    if _sends_all(cell) and ids > MOST_FULL_STATE_IDS:
+        return f"full state of {ids / 1e6:.1f} M ids"
+    if ids * BYTES_AN_ID > available_bytes() / 2:
+        return f"needs {ids * BYTES_AN_ID / 2**30:.1f} GiB"
+    return ""
+
+
+def _sends_all(cell: HostCell) -> bool:
+    return get_codec(cell.codec).traits.sends == "full"
+
+
+def _thing(spec: HostpathSpec, base: Experiment, cell: HostCell) -> Thing:
+    steps = spec.steps
+    if _sends_all(cell):
+        steps = min(steps, max(FEWEST_FULL_STATE_STEPS, FULL_STATE_IDS_A_PASS // (cell.batch * cell.context)))
+    steady = SteadyBatch(batch=cell.batch, context=cell.context, steps=steps, block_size=base.block_size)
+    model = simulated(base.model, steady.max_model_len)
+    return Thing(cell, prepare_steady(msgspec.structs.replace(base, codec=cell.codec), steady, model), steps)
+
+
+def _measure(things: Sequence[Thing], watcher: Watcher) -> list[list[HostPass]]:
+    """The passes of each thing, in order of group."""
+    first = things[0].prepared.experiment
+    order = balanced_order(len(things), first.warmup + first.repeats, first.seed)
+    passes: list[list[HostPass]] = [[] for _ in things]
+    watcher.begin(sum(map(len, order)))
+    engine = LiveEngine(_largest(things))
+    try:
+        for group, turns in enumerate(order, start=-first.warmup):
+            for turn, index in enumerate(turns, start=group * len(things)):
+                watcher.turn(things[index].prepared.experiment, group)
+                done = _pass(engine, things[index], group, turn)
+                if group >= 0:
+                    passes[index].append(done)
+                watcher.done()
+    finally:
+        engine.close()
+    return passes
+
+
+def _largest(things: Sequence[Thing]) -> Prepared:
+    """The thing that needs the most KV cache: workers that can serve it can serve all."""
+    return max((thing.prepared for thing in things), key=lambda one: one.experiment.num_blocks or 0)
+
+
+def _pass(engine: LiveEngine, thing: Thing, group: int, order: int) -> HostPass:
+    prepared = thing.prepared
+    requests = prepared.workload.requests(group)
+    steps = decode_steadily(engine.session(prepared.experiment), requests, thing.steps)
+    return HostPass(
+        group=group,
+        order=order,
+        steps=thing.steps,
+        host_us=host_times(steps),
+        phases_us={name: percentile(us, 50) for name, us in steps.phases_us.items()},
+        plan_bytes=percentile(steps.plan_bytes.astype(float), 50),
+        result_bytes=percentile(steps.result_bytes.astype(float), 50),
+    )
+
+
+def host_times(steps: SteadySteps) -> Times:
+    """Host time of the steps: all but forward and sample."""
+    us = steps.host_us
+    return Times(percentile(us, 50), percentile(us, 99), float(us.mean()))

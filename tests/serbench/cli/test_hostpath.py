@@ -1,0 +1,81 @@
+"""Tests `serbench hostpath`: the grid, the document, the tables, bad input. They assert no times."""
+
+import json
+
+import pytest
+
+from serbench.cli.hostpath import shapes_of
+from serbench.hostpath import Shape
+from tests.serbench.cli.calling import call, refused
+
+QUICK = ("--executor", "inproc", "--repeats", "1", "--warmup", "0", "--steps", "8")
+
+
+def test_the_document_has_every_cell_and_phase() -> None:
+    result = call("hostpath", *QUICK, "--codec", "none,columnar", "--batch", "1,4", "--context", "20,40", "--json")
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert document["schema"] == "serbench/hostpath/1"
+    assert len(document["cells"]) == 8
+    for cell in document["cells"]:
+        assert cell["passes"][0]["steps"] == 8
+        assert {"schedule", "encode", "apply", "update"} < cell["phases_us"].keys()
+    assert {(one["at"], one["first"], one["last"]) for one in document["growth_per_request"]} == {
+        (20, 1, 4),
+        (40, 1, 4),
+    }
+    assert {(one["at"], one["first"], one["last"]) for one in document["growth_with_context"]} == {
+        (1, 20, 40),
+        (4, 20, 40),
+    }
+
+
+def test_the_tables_fit_80_columns() -> None:
+    result = call(
+        "hostpath", *QUICK, "--codec", "msgspec,delta,cached,columnar", "--batch", "1,2", "--context", "20,40"
+    )
+    assert result.exit_code == 0, result.stderr
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert "…" not in result.stdout.replace("1 … 2", "").replace("20 … 40", "")
+    for words in (
+        "host µs a step",
+        "plan bytes",
+        "µs for each request added",
+        "2×40",
+        "other",
+        "forward and sample excluded",
+    ):
+        assert words in result.stdout
+
+
+def test_by_default_one_of_batch_and_context_varies() -> None:
+    shapes = shapes_of(None, None)
+    assert {Shape(1, 512), Shape(4096, 512), Shape(64, 128), Shape(64, 32768)} < set(shapes)
+    assert len(shapes) == len(set(shapes)) == 10
+    assert shapes_of((16, 32), None) == (Shape(16, 512), Shape(32, 512))
+    assert shapes_of(None, (128, 256)) == (Shape(64, 128), Shape(64, 256))
+
+
+def test_what_is_skipped_is_shown() -> None:
+    result = call("hostpath", *QUICK, "--codec", "pickle", "--batch", "4096", "--context", "2048")
+    assert result.exit_code == 0, result.stderr
+    assert "skipped: pickle at 4,096 × 2,048 (full state of 8.4 M ids)" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--batch", "1,x"], ["'1,x'", "whole numbers of at least 1"]),
+        (["--batch", "0"], ["'0'", "at least 1"]),
+        (["--context", "1"], ["at least 2"]),
+        (["--codec", ","], ["names nothing"]),
+        (["--codec", "detla"], ["no codec 'detla'", "Did you mean delta"]),
+        (["--codec", "none"], ["codec none hands things over by reference", "use --executor inproc"]),
+        (["--executor", "inproc", "--transport", "shm"], ["--transport shm", "use inproc"]),
+        (["--steps", "3"], ["--steps", "3"]),
+    ],
+)
+def test_bad_input_is_one_clear_line(args: list[str], words: list[str]) -> None:
+    line = refused("hostpath", *args)
+    for word in words:
+        assert word in line
