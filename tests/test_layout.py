@@ -20,7 +20,7 @@ PACKAGES = {
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 40
 
-CODECS_MAY_IMPORT = {"numpy", "msgspec", "cloudpickle", "serbench_codecs"}
+CODECS_MAY_IMPORT = {"numpy", "msgspec", "cloudpickle", "ormsgpack", "serbench_codecs"}
 KIT_MAY_IMPORT = CODECS_MAY_IMPORT | {"hypothesis"}  # conformance/ is run by tests only
 ENGINE_MUST_NOT_IMPORT = {"serbench", "click", "rich", "pandas", "matplotlib"}
 NAMES_OF_NO_JOB = {"utils", "util", "helpers", "helper", "common", "misc"}

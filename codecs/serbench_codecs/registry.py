@@ -17,6 +17,7 @@ from serbench_codecs.columnar import ColumnarCodec
 from serbench_codecs.delta import DeltaCodec
 from serbench_codecs.errors import UnknownCodecError
 from serbench_codecs.msgspec_full import MsgspecCodec
+from serbench_codecs.ormsgpack_full import make_ormsgpack
 from serbench_codecs.pickled import PickleCodec
 from serbench_codecs.reference import ReferenceCodec
 from serbench_codecs.results import ListResults, PackedResults, ReferenceResults
@@ -57,6 +58,11 @@ CODECS: Final[Mapping[str, CodecFamily]] = {
     "msgspec": CodecFamily(
         "the whole state of every scheduled request, structs in MessagePack",
         lambda options: MsgspecCodec(**options),
+        {"ids": ("packed", "list")},
+    ),
+    "ormsgpack": CodecFamily(
+        "the same by another library (an optional extra), to place ours",
+        lambda options: make_ormsgpack(**options),
         {"ids": ("packed", "list")},
     ),
     "delta": CodecFamily(
@@ -112,10 +118,15 @@ def get_result_format(name: str) -> ResultFormat:
 
 def list_codecs() -> list[CodecInfo]:
     """Every codec that has a name, ours first, then plug-ins by name."""
-    ours = [
-        CodecInfo(name, family.description, get_codec(name).traits, family.options) for name, family in CODECS.items()
-    ]
+    ours = [_info(name, family) for name, family in CODECS.items()]
     return ours + [_plugin_info(name, point) for name, point in sorted(_plugins().items()) if name not in CODECS]
+
+
+def _info(name: str, family: CodecFamily) -> CodecInfo:
+    try:
+        return CodecInfo(name, family.description, get_codec(name).traits, family.options)
+    except UnknownCodecError as error:  # it needs an extra
+        return CodecInfo(name, str(error), None, family.options)
 
 
 def _with_options(name: str, family: CodecFamily, parts: Sequence[str]) -> Codec:
