@@ -61,10 +61,18 @@ class Turn(msgspec.Struct, frozen=True):
     order: int
 
 
+class Part(msgspec.Struct, frozen=True, eq=False):
+    """A stretch of a longer measurement: the passes to make now, and its things' recorders, which the caller keeps."""
+
+    turns: Sequence[Turn]
+    recorders: Sequence[Recorder]
+
+
 class Harness:
     """One measuring session. ``recorders`` (one a thing, in the order given) hold what was measured, also after a
-    failure.
+    failure. ``current``: the thing whose pass is being made, None while an engine is opened.
 
+    ``part``: only these passes, by default all that the experiments ask for.
     ``keep_spans``: is given every repeat's run file, group and report, for whoever wants each step's stamps.
     ``last_finished``: by thing the ends of its last pass's requests, for whoever wants to show what was generated.
     """
@@ -80,10 +88,11 @@ class Harness:
         collect: Callable[[], object] = gc.collect,
         environment: Environment | None = None,
         keep_spans: Callable[[Path, int, SessionReport], object] | None = None,
+        part: Part | None = None,
     ) -> None:
-        environment = environment or describe_environment()
-        session = os.urandom(6).hex()
-        self.recorders = [Recorder(one.experiment, one.model, environment, session, store) for one in things]
+        self.recorders = list(part.recorders) if part else _new_recorders(things, environment, store)
+        self.current: int | None = None
+        self._part = part
         self.last_finished: dict[int, list[FinishedRequest]] = {}
         self._things = things
         self._open_engine = open_engine
@@ -101,7 +110,7 @@ class Harness:
         Raises:
             EngineError: what the engine raised. FaultError: it broke a promise. ResultsError: a run can't be stored.
         """
-        turns = self._turns()
+        turns = self._part.turns if self._part else self._turns()
         for thing, recorder in zip(self._things, self.recorders, strict=True):
             recorder.warn(thing.notes)
         try:
@@ -110,7 +119,8 @@ class Harness:
                 self._host_for(turn.thing)
                 self._repeat(turn)
         except BaseException as error:
-            self._note_end(error)
+            if self._part is None:
+                self._note_end(error)
             raise
         finally:
             self._close_host()
@@ -140,6 +150,7 @@ class Harness:
 
     def _repeat(self, turn: Turn) -> None:
         thing, recorder = self._things[turn.thing], self.recorders[turn.thing]
+        self.current = turn.thing
         requests = self._requests_of(thing, turn.group)
         self._watcher.turn(thing.experiment, turn.group)
         session, done = self._pass(thing, requests)
@@ -186,10 +197,12 @@ class Harness:
         if self._host is not None and key == self._host_key:
             return
         self._close_host()
+        self.current = None
         self._host = self._open_engine(self._things[index])
         self._host_key = key
-        for thing in self._things:
+        for i, thing in enumerate(self._things):
             if engine_key(thing.experiment) == key:
+                self.current = i
                 self._warm_up(thing)
 
     def _close_host(self) -> None:
@@ -204,6 +217,14 @@ class Harness:
             if 0 < len(recorder.repeats) < recorder.experiment.repeats:
                 recorder.warn([f"{how} after {len(recorder.repeats)} of {recorder.experiment.repeats} repeats"])
                 recorder.save()
+
+
+def _new_recorders(
+    things: Sequence[Prepared], environment: Environment | None, store: Callable[[Run], Path]
+) -> list[Recorder]:
+    environment = environment or describe_environment()
+    session = os.urandom(6).hex()
+    return [Recorder(one.experiment, one.model, environment, session, store) for one in things]
 
 
 def _short(requests: Sequence[WorkRequest], finished: Sequence[FinishedRequest]) -> list[str]:

@@ -37,9 +37,9 @@ def comparison_table(comparison: Comparison) -> Table:
     for i, row in enumerate(comparison.rows):
         table.add_row(
             Text(f"{row.label}\n{_outputs(row, first=i == 0)}"),
-            _block(sum(row.output_tokens_per_s) / len(row.output_tokens_per_s), row.throughput),
-            _block(row.host_us_per_step, row.host),
-            _block(row.host_us_without_adapt, row.host_without_adapt),
+            figure_block(sum(row.output_tokens_per_s) / len(row.output_tokens_per_s), row.throughput),
+            figure_block(row.host_us_per_step, row.host),
+            figure_block(row.host_us_without_adapt, row.host_without_adapt),
             Text(f"{figure(row.plan_bytes)} plan\n{figure(row.result_bytes)} result"),
         )
     return table
@@ -49,7 +49,8 @@ def _outputs(row: Row, first: bool) -> str:
     return "" if first else f"outputs {'equal' if row.outputs == 'equal' else 'DIFFER'}"
 
 
-def _block(value: float, finding: Finding | None) -> Text:
+def figure_block(value: float, finding: Finding | None) -> Text:
+    """A figure, its ratio, the interval below it and the verdict below that."""
     block = Text(figure(value), style="bold")
     if finding is not None:
         block.append(f" ×{times(finding.ratio)}", style="not bold")

@@ -1,0 +1,166 @@
+"""`serbench sweep`: measure a grid. It does not know in which order that is done or how it survives interruptions."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from serbench.cli.axes import axes_of, axis_options, chosen, experiment_maker
+from serbench.cli.options import SectionCommand, SectionOption
+
+if TYPE_CHECKING:
+    from serbench.sweep.folder import SweepFolder
+    from serbench.sweep.grid import Point
+    from serbench.sweep.runner import SweepRunner
+    from serbench.sweep.table import SweepTable
+
+EXAMPLES = """
+\b
+Examples:
+  serbench sweep --model sim:step=1ms --codec pickle,delta --max-num-seqs 16,64 --input-len 128,512
+  serbench sweep --grid grid.toml --repeats 8
+\b
+grid.toml, for instance:
+  model = "sim:step=1ms"
+  codec = ["pickle", "msgspec", "delta"]
+  num-prompts = [16, 64]
+"""
+
+
+@click.command("sweep", cls=SectionCommand, short_help="Measure a grid; resumes where it was.", epilog=EXAMPLES)
+@click.option(
+    "--grid",
+    cls=SectionOption,
+    section="Sweep",
+    metavar="FILE",
+    help="Options from a TOML file, an axis as a list; those on the command line come first.",
+)
+@click.option(
+    "--name",
+    cls=SectionOption,
+    section="Sweep",
+    metavar="NAME",
+    help="Of the sweep's folder, sweep-NAME below --output.  [default: made from the grid]",
+)
+@click.option(
+    "--retry-failed", cls=SectionOption, section="Sweep", is_flag=True, help="Try points again that failed earlier."
+)
+@click.option(
+    "--stay",
+    cls=SectionOption,
+    section="Sweep",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Repeats each time an engine is opened; more saves starts and warm-ups, fewer spread a point over the time.",
+)
+@axis_options
+@click.pass_context
+def command(
+    ctx: click.Context, /, grid: str | None, name: str | None, retry_failed: bool, stay: int, **options: Any
+) -> None:
+    """Measure a grid: any option of `serbench run` may have several values, with commas in between.
+
+    Repeats are interleaved over all points. Every repeat is on disk at once; the same command again goes on where it
+    was, however it ended. A point that fails is noted and the others go on. Exits with 1 where a point failed or
+    outputs are wrong.
+    """
+    from serbench.environment import describe_environment
+    from serbench.sweep.folder import opened
+    from serbench.sweep.grid import span
+    from serbench.sweep.manifest import digest_of
+
+    values = chosen(ctx, options, grid)
+    _check_names(values)
+    points = span(axes_of(values), experiment_maker(values))
+    path = Path(values["output"]) / f"sweep-{name or digest_of(points, stay)[:8]}"
+    _check_possible(points, path)
+    with opened(path, points, stay, describe_environment()) as folder:
+        if retry_failed:
+            folder.forget_failures()
+        table = _measure(folder, quiet=values["quiet"])
+    _show(table, path, as_json=values["json"])
+    ctx.exit(0 if table.is_sound else 1)
+
+
+def _check_names(values: Mapping[str, Any]) -> None:
+    """A codec or format that there isn't is a slip, not a point that fails."""
+    from serbench.errors import ExperimentError
+    from serbench_codecs.errors import UnknownCodecError
+    from serbench_codecs.registry import get_codec, get_result_format
+
+    try:
+        for codec in values["codec"]:
+            get_codec(codec)
+        for name in values["result_format"]:
+            if name is not None:
+                get_result_format(name)
+    except UnknownCodecError as error:
+        raise ExperimentError(str(error)) from error
+
+
+def _check_possible(points: "Sequence[Point]", path: Path) -> None:
+    """Refuse a sweep none of whose points can be, before a folder is made for it."""
+    from serbench.prepare import prepare
+    from serbench.sweep.folder import MANIFEST
+    from serbench.sweep.readiness import make_ready
+
+    if not (path / MANIFEST).exists():
+        ready = make_ready(points, {}, prepare)
+        if not ready.prepared:
+            raise next(iter(ready.impossible.values()))
+
+
+def _measure(folder: "SweepFolder", *, quiet: bool) -> "SweepTable":
+    from serbench.live import LiveEngine
+    from serbench.prepare import prepare
+    from serbench.report.console import error_console
+    from serbench.report.sweep_progress import SweepProgress
+    from serbench.sweep.readiness import make_ready
+    from serbench.sweep.runner import SweepRunner
+    from serbench.sweep.table import tabulate
+
+    console, points = error_console(), folder.manifest.points
+    ready = make_ready(points, folder.runs(), prepare)
+    total = sum(point.experiment.repeats for point in points)
+    with SweepProgress(console, total, quiet=quiet) as progress:
+        runner = SweepRunner(folder, ready.prepared, folder.runs(), open_engine=LiveEngine, watcher=progress)
+        for i, error in ready.impossible.items():
+            progress.failed(points[i].id, str(error))
+        if not quiet:
+            _tell_where_it_is(folder, runner, total)
+        try:
+            runner.run()
+        except KeyboardInterrupt:
+            _tell(f"{total - runner.passes} of {total} repeats are kept in {folder.path}; the same command goes on")
+            raise
+    return tabulate(folder.manifest, folder.runs(), ready.impossible)
+
+
+def _tell_where_it_is(folder: "SweepFolder", runner: "SweepRunner", total: int) -> None:
+    points, failed = len(folder.manifest.points), len(folder.manifest.failures)
+    repeats = folder.manifest.points[0].experiment.repeats
+    there = f", {len(runner.already)} of {total} are there already" if runner.already else ""
+    _tell(f"{points} points × {repeats} repeats in {folder.path}{there}")
+    if failed:
+        _tell(f"{failed} points failed earlier; --retry-failed tries them again")
+
+
+def _tell(line: str) -> None:
+    from serbench.report.console import error_console, tell
+
+    tell(error_console(), line)
+
+
+def _show(table: "SweepTable", path: Path, *, as_json: bool) -> None:
+    from serbench.report.console import output_console
+    from serbench.report.sweep_table import sweep_report
+    from serbench.sweep.table import encode_table
+
+    if as_json:
+        click.echo(encode_table(table), nl=False)
+        return
+    console = output_console()
+    console.print(sweep_report(table))
+    console.print(f" Stored in {path}", style="dim", markup=False, soft_wrap=True)

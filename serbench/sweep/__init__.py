@@ -1,0 +1,1 @@
+"""Sweeps: grids of experiments, measured interleaved, stored repeat by repeat and resumed after any interruption."""
