@@ -1,0 +1,1 @@
+"""Plots of stored runs, for a page on screen and for print."""

@@ -1,0 +1,241 @@
+"""Lays stored runs out as points of a grid (model, batch, context) with one run a series (codec) at each.
+
+It does not know how points are drawn or told.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from statistics import median
+from typing import Final
+
+import msgspec
+
+from serbench.comparison import Comparison, compare_runs
+from serbench.errors import SerbenchError
+from serbench.experiment import Experiment
+from serbench.report.figures import counted
+from serbench.results import Run
+from serbench.workload.spec import Dataset, LengthRange, Synthetic
+from serbench_engine.models.simulated_spec import is_simulated, parse_simulated
+
+CODECS: Final = ("none", "pickle", "cloudpickle", "msgspec", "delta", "cached", "columnar")
+"""The order in which codecs are shown; others come after them, by name."""
+
+BASELINES: Final = ("pickle", "cloudpickle", "msgspec", "delta", "cached", "columnar")
+"""What the others are compared with, if the user does not say: the first of these that is there."""
+
+_ONE: Final = LengthRange(1, 1)
+
+
+class Point:
+    """One place in the grid: ``runs`` by series, in the order in which series are shown.
+
+    ``batch``: how many requests could run at once; ``context``: prompt tokens of a request, on average;
+    ``model_step_us``: median over the runs of the mean time of forward and sample.
+    """
+
+    def __init__(self, model: str, batch: int, context: int, runs: dict[str, Run], baseline: str | None) -> None:
+        self.model = model
+        self.batch = batch
+        self.context = context
+        self.runs = runs
+        self.baseline = baseline if baseline in runs else None
+        self.model_step_us = median(_model_us(run) for run in runs.values())
+
+    @cached_property
+    def compared(self) -> tuple[Comparison | None, str]:
+        """All runs against the baseline's, by series in the order of ``series``; or why there is no comparison."""
+        if self.baseline is None or len(self.runs) < 2:
+            return None, "there is no other codec to compare with"
+        try:
+            return compare_runs([self.runs[name] for name in self.series]), ""
+        except SerbenchError as error:
+            return None, str(error)
+
+    @property
+    def series(self) -> list[str]:
+        """The baseline first, then the others in the order in which they are shown."""
+        first = [self.baseline] if self.baseline is not None else []
+        return [*first, *(name for name in self.runs if name != self.baseline)]
+
+    def __str__(self) -> str:
+        return f"{self.model}, {counted(self.batch, 'request')} at once, {self.context:,} prompt tokens"
+
+
+class Survey:
+    """Every run, and those that can stand in one grid. ``notes``: a line for whatever the grid leaves out."""
+
+    def __init__(self, runs: Sequence[Run], baseline: str | None = None) -> None:
+        self.runs = list(runs)
+        self.notes: list[str] = []
+        kept = self._one_setting()
+        self._names = _series_names(kept)
+        self.series = sorted({self._names[run.id] for run in kept}, key=_place)
+        self.baseline = baseline or next((name for name in BASELINES if name in self.series), self.series[0])
+        if self.baseline not in self.series:
+            self.notes.append(f"no run of {self.baseline}, so nothing is compared with it")
+        self.points = self._points(kept)
+        quickest = {model: place for place, model in enumerate(self.models)}
+        self.points.sort(key=lambda point: (quickest[point.model], point.batch, point.context))
+
+    @property
+    def models(self) -> list[str]:
+        """By the time of their steps, the quickest first."""
+        names = {point.model for point in self.points}
+        times = {name: median(point.model_step_us for point in self.points if point.model == name) for name in names}
+        return sorted(times, key=lambda name: (times[name], name))
+
+    @property
+    def batches(self) -> list[int]:
+        return sorted({point.batch for point in self.points})
+
+    @property
+    def contexts(self) -> list[int]:
+        return sorted({point.context for point in self.points})
+
+    @property
+    def in_order(self) -> list[Run]:
+        """All runs, place by place and series by series, then those that are in no place."""
+        placed = [run for point in self.points for run in point.runs.values()]
+        known = {run.id for run in placed}
+        return [*placed, *(run for run in self.runs if run.id not in known)]
+
+    def at(self, *, model: str | None = None, batch: int | None = None, context: int | None = None) -> list[Point]:
+        """The points that have what is given."""
+        return [
+            point
+            for point in self.points
+            if (model is None or point.model == model)
+            and (batch is None or point.batch == batch)
+            and (context is None or point.context == context)
+        ]
+
+    @property
+    def hardest(self) -> Point:
+        """Where the scheduler has most to tell the workers, the model leaving it the least time."""
+        quickest = {model: place for place, model in enumerate(self.models)}
+        return max(self.points, key=lambda point: (len(point.runs), point.batch, point.context, -quickest[point.model]))
+
+    def _one_setting(self) -> list[Run]:
+        """The runs that differ only in the grid's axes from most others; the rest can't be in the same picture."""
+        by_setting: dict[bytes, list[Run]] = {}
+        for run in self.runs:
+            by_setting.setdefault(msgspec.json.encode(_setting(run.spec)), []).append(run)
+        kept = max(by_setting.values(), key=len)
+        for runs in by_setting.values():
+            if runs is not kept:
+                differs = _differences(_setting(kept[0].spec), _setting(runs[0].spec))
+                self.notes.append(
+                    f"{counted(len(runs), 'run')} with {differs} can't stand in the same plots: tables only"
+                )
+        return kept
+
+    def _points(self, runs: Sequence[Run]) -> list[Point]:
+        places: dict[tuple[str, int, int], dict[str, Run]] = {}
+        again = 0
+        for run in sorted(runs, key=lambda run: run.created):
+            place = places.setdefault((run.spec.model, batch_limit(run), mean_context(run)), {})
+            again += self._names[run.id] in place
+            place[self._names[run.id]] = run
+        if again:
+            self.notes.append(
+                f"{counted(again, 'run')} measured again later: the plots show the latest, the tables all"
+            )
+        return [
+            Point(*place, {name: found[name] for name in self.series if name in found}, self.baseline)
+            for place, found in places.items()
+        ]
+
+
+def batch_limit(run: Run) -> int:
+    """How many requests could run at once: as many as there were, or as the engine's limit allowed."""
+    return min(run.spec.max_num_seqs, num_requests(run))
+
+
+def num_requests(run: Run) -> int:
+    """How many requests a repeat had."""
+    return round(run.repeats[0].requests_per_s * run.repeats[0].wall_s)
+
+
+def mean_context(run: Run) -> int:
+    """Prompt tokens of a request: the middle of what was asked for where lengths were drawn, else what they were."""
+    match run.spec.workload:
+        case Synthetic() as spec:
+            return round((spec.input_len.low + spec.input_len.high) / 2)
+        case _:
+            tokens = sum(repeat.input_tokens for repeat in run.repeats)
+            return round(tokens / max(1, num_requests(run) * len(run.repeats)))
+
+
+def model_label(model: str) -> str:
+    """A simulated model by the time of its step, others by name."""
+    if is_simulated(model):
+        config = parse_simulated(model)
+        if not config.token_us:
+            return f"model step {config.step_us / 1e3:g} ms"
+    return model
+
+
+def _model_us(run: Run) -> float:
+    return median(repeat.phases_us["forward"].mean + repeat.phases_us["sample"].mean for repeat in run.repeats)
+
+
+# --- what runs may differ in ----------------------------------------------------------------------------------------
+
+
+def _setting(spec: Experiment) -> Experiment:
+    """The experiment without what series and axes are made of, and what has no say in the figures."""
+    workload = spec.workload
+    if isinstance(workload, Synthetic):
+        workload = msgspec.structs.replace(workload, num_prompts=1, input_len=_ONE)
+    elif isinstance(workload, Dataset):
+        workload = msgspec.structs.replace(workload, num_prompts=1)
+    return msgspec.structs.replace(
+        spec,
+        model="",
+        tokenizer=None,
+        codec="",
+        result_format=None,
+        transport=None,
+        executor="mp",
+        workload=workload,
+        max_num_seqs=1,
+        max_model_len=None,
+        num_blocks=None,
+        kv_memory_share=0.5,
+        repeats=1,
+        warmup=0,
+        step_timeout_s=1.0,
+    )
+
+
+def _differences(usual: Experiment, other: Experiment) -> str:
+    fields = [name for name in usual.__struct_fields__ if getattr(usual, name) != getattr(other, name)]
+    return ", ".join(f"{name} {_said(getattr(other, name))}" for name in fields)
+
+
+def _said(value: object) -> str:
+    if not isinstance(value, msgspec.Struct):
+        return str(value)
+    options = msgspec.to_builtins(value)
+    return " ".join(f"{name}={option}" for name, option in options.items() if name not in ("num_prompts", "input_len"))
+
+
+def _series_names(runs: Sequence[Run]) -> dict[str, str]:
+    """By run id: its codec, and whatever else the runs' paths differ in."""
+    varying = [name for name in ("transport", "executor") if len({getattr(run.spec, name) for run in runs}) > 1]
+    formats: dict[str, set[str | None]] = {}
+    for run in runs:
+        formats.setdefault(run.spec.codec, set()).add(run.spec.result_format)
+    names = {}
+    for run in runs:
+        words = [run.spec.codec, *(str(getattr(run.spec, name)) for name in varying)]
+        if len(formats[run.spec.codec]) > 1:
+            words.append(f"results {run.spec.result_format}")
+        names[run.id] = " ".join(words)
+    return names
+
+
+def _place(series: str) -> tuple[int, str]:
+    codec = series.split(" ")[0].split(":")[0]
+    return (CODECS.index(codec) if codec in CODECS else len(CODECS), series)

@@ -1,0 +1,89 @@
+"""Puts a written report together: summary, plots, tables, warnings, what is left out. It writes no markup."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from serbench.report.figures import counted, times
+from serbench.report.plots.listing import Drawn, NotDrawn
+from serbench.report.plots.places import left_out
+from serbench.report.record_tables import WordTable, all_tables, all_warnings
+from serbench.report.stored_runs import Gathered
+from serbench.report.survey import Point, Survey
+
+
+class Report(msgspec.Struct, frozen=True):
+    """All parts of a report, as words. ``summary`` has a paragraph a line."""
+
+    title: str
+    summary: list[str]
+    plots: list[Drawn]
+    tables: list[WordTable]
+    warnings: list[str]
+    left_out: list[str]
+
+
+def make_report(gathered: Gathered, survey: Survey, plots: Sequence[Drawn | NotDrawn], failed: Sequence[str]) -> Report:
+    """The parts; ``failed`` says which plots could not be drawn, by a fault of ours."""
+    missing = [f"{one.plot.title}: {one.why}" for one in plots if isinstance(one, NotDrawn)]
+    too_many = left_out(survey)
+    return Report(
+        title=_title(survey),
+        summary=_summary(survey),
+        plots=[one for one in plots if isinstance(one, Drawn)],
+        tables=all_tables(survey),
+        warnings=all_warnings(survey),
+        left_out=[*gathered.left_out, *survey.notes, *missing, *([too_many] if too_many else []), *failed],
+    )
+
+
+def _title(survey: Survey) -> str:
+    codecs = sorted(
+        {run.spec.codec for run in survey.runs}, key=[*survey.series, *(r.spec.codec for r in survey.runs)].index
+    )
+    models = survey.models if len(survey.models) < 3 else [f"{len(survey.models)} models"]
+    return f"serbench: {', '.join(codecs)} on {', '.join(models)}"
+
+
+def _summary(survey: Survey) -> list[str]:
+    repeats = sum(len(run.repeats) for run in survey.runs)
+    days = sorted({run.created[:10] for run in survey.runs})
+    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    lines = [
+        f"{counted(len(survey.runs), 'run')} with {counted(repeats, 'repeat')}, measured {when} (UTC): "
+        f"{counted(len(survey.series), 'codec')}, {_places(survey)}."
+    ]
+    lines += _headline(survey.hardest)
+    kinds = {run.weights.kind for run in survey.runs}
+    if "sim" in kinds:
+        lines.append("The simulated model takes the time it is told to; what it samples depends on all it was sent.")
+    if "dummy" in kinds:
+        lines.append("Dummy weights: times are those of the model, outputs mean nothing.")
+    return lines
+
+
+def _places(survey: Survey) -> str:
+    return ", ".join(
+        (
+            counted(len(survey.models), "model"),
+            f"{len(survey.batches)} batch {'size' if len(survey.batches) == 1 else 'sizes'}",
+            f"{len(survey.contexts)} {'context' if len(survey.contexts) == 1 else 'contexts'}",
+        )
+    )
+
+
+def _headline(point: Point) -> list[str]:
+    """The best ratio with its interval where there is most to tell the workers."""
+    comparison, _ = point.compared
+    found = (
+        [(name, row.throughput) for name, row in zip(point.series, comparison.rows, strict=True)] if comparison else []
+    )
+    known = [(name, finding) for name, finding in found if finding is not None and finding.low is not None]
+    if not known:
+        return []
+    name, best = max(known, key=lambda one: one[1].ratio)
+    interval = f"{times(best.low or 0)} to {times(best.high or 0)}"
+    return [
+        f"Where the scheduler has most to tell ({point}), {name} gives {times(best.ratio)} times the throughput of "
+        f"{point.baseline} (95 % interval {interval}: {best.verdict})."
+    ]
