@@ -40,6 +40,9 @@ from serbench_engine.executor.control import (
 from serbench_engine.threads import set_thread_environment
 from serbench_engine.transport.wait import Deadline
 
+WORKER_PROGRAM: Final = ("serbench_engine.executor.worker_process",)
+"""The module a worker runs, and what it is told before the number of its control socket."""
+
 PATIENCE_S: Final = 2.0
 """What a worker that was told to end gets before it is killed."""
 
@@ -54,13 +57,13 @@ _USER_ERRORS: Final = MappingProxyType({"ConfigError": ConfigError, "ModelError"
 class WorkerProcess:
     """One worker: its process, and this side of its control channel."""
 
-    def __init__(self, rank: int) -> None:
+    def __init__(self, rank: int, program: Sequence[str]) -> None:
         set_thread_environment()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.rank = rank
         self.control = ControlSocket(ours)
         self.in_session = False  # it hears nothing on the control channel then
-        command = [sys.executable, "-P", "-m", "serbench_engine.executor.worker_process", str(theirs.fileno())]
+        command = [sys.executable, "-P", "-m", *program, str(theirs.fileno())]
         path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
         with theirs:
             self.process = subprocess.Popen(
@@ -90,14 +93,16 @@ class WorkerProcess:
 
 
 class Workers:
-    """All workers of an executor, started and ready. Once one has failed they are all ended.
+    """All workers of an executor, started and ready. Once one has failed they are all ended. ``program``: what they run.
 
     Raises:
         ConfigError, ModelError: what a worker found wrong with ``spec``.
         WorkerError: one died or raised. WorkerTimeout: not ready within ``start_timeout_s``.
     """
 
-    def __init__(self, spec: WorkerSpec, num_workers: int, start_timeout_s: float) -> None:
+    def __init__(
+        self, spec: WorkerSpec, num_workers: int, start_timeout_s: float, program: Sequence[str] = WORKER_PROGRAM
+    ) -> None:
         self._processes: list[WorkerProcess] = []
         self._owner = os.getpid()
         weakref.finalize(self, _end, self._processes, self._owner, PATIENCE_S)
@@ -107,7 +112,7 @@ class Workers:
         try:
             for rank in range(num_workers):
                 with _interrupts_held():
-                    self._processes.append(WorkerProcess(rank))
+                    self._processes.append(WorkerProcess(rank, program))
             for worker in self._processes:
                 self.tell(worker.rank, Start(worker.rank, spec))
             self.gather(Ready, start_timeout_s)
