@@ -2,11 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from serbench.errors import ResultsError
+from serbench.report.figures import counted
 from serbench.results import SCHEMA, Run, find_run, read_run
+from serbench.sweep.manifest import SCHEMA as SWEEP_SCHEMA
+
+_ANY_RUN: Final = SCHEMA.rpartition("/")[0]
 
 
 class Gathered(msgspec.Struct, frozen=True):
@@ -16,8 +21,16 @@ class Gathered(msgspec.Struct, frozen=True):
     left_out: list[str]
 
 
-class _SchemaOnly(msgspec.Struct):
-    schema: object = None
+class _Failure(msgspec.Struct):
+    point: str
+    reason: str
+    repeats: int
+
+
+class _Sweep(msgspec.Struct):
+    """What a report wants of a sweep's manifest."""
+
+    failures: list[_Failure] = []
 
 
 def gather_runs(names: Sequence[str], folder: Path) -> Gathered:
@@ -49,9 +62,11 @@ def _read_folder(folder: Path) -> tuple[list[Run], list[str]]:
     runs, left_out = [], []
     for path in _json_files(folder):
         try:
-            if _is_another_document(path):
-                continue
-            runs.append(read_run(path))
+            schema = _schema(path)
+            if schema == SWEEP_SCHEMA:
+                left_out += _failures(path)
+            elif schema is None or schema.startswith(_ANY_RUN):
+                runs.append(read_run(path))
         except ResultsError as error:
             left_out.append(str(error))
     return runs, left_out
@@ -62,11 +77,19 @@ def _json_files(folder: Path) -> Iterable[Path]:
     return (path for path in sorted(folder.rglob("*.json")) if path.is_file() and not path.name.startswith("."))
 
 
-def _is_another_document(path: Path) -> bool:
-    """Whether the file is JSON and no run, of whatever version: a manifest, a comparison, somebody's notes."""
+def _schema(path: Path) -> str | None:
+    """What the file says it is; empty for JSON that doesn't say, None where reading it as a run tells what is wrong."""
     try:
         document = msgspec.json.decode(path.read_bytes())
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return False  # reading it as a run tells what is wrong
-    schema = document.get("schema") if isinstance(document, dict) else None
-    return not (isinstance(schema, str) and schema.startswith(SCHEMA.rpartition("/")[0]))
+        return None
+    return str(document.get("schema", "")) if isinstance(document, dict) else ""
+
+
+def _failures(path: Path) -> list[str]:
+    """The points of a sweep that were given up, with the reason."""
+    try:
+        failures = msgspec.json.decode(path.read_bytes(), type=_Sweep).failures
+    except msgspec.ValidationError as error:
+        return [f"{path}: which points failed can't be read: {error}"]
+    return [f"{one.point} failed after {counted(one.repeats, 'repeat')}: {one.reason}" for one in failures]

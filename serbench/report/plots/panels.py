@@ -74,9 +74,9 @@ def names_in(names: Sequence[str]) -> float:
 
 
 def plain_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Ticks at 1, 2 and 5 times powers of ten within ``low`` … ``high``, or fewer of them where they are many."""
+    """Ticks at plain numbers within ``low`` … ``high``: as many a power of ten as make no more than ``most``."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for steps in ((1, 2, 5), (1, 3), (1,)):
+    for steps in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
         ticks = [step * 10.0**power for power in powers for step in steps if low <= step * 10.0**power <= high]
         if len(ticks) <= most:
             break

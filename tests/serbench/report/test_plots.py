@@ -179,7 +179,8 @@ def test_known_codecs_look_the_same_everywhere_and_variants_differ() -> None:
         (0.9, 30, [1, 2, 5, 10, 20]),
         (200, 120_000, [300, 1000, 3000, 10_000, 30_000, 100_000]),
         (1, 1e9, [1, 100, 10_000, 1e6, 1e8]),
-        (1.1, 1.9, []),
+        (2.2, 7.5, [3, 5, 7]),
+        (1.1, 1.4, []),
     ],
 )
 def test_ticks_are_plain_numbers(low: float, high: float, ticks: Sequence[float]) -> None:

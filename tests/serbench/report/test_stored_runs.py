@@ -58,6 +58,14 @@ def test_what_can_t_be_read_is_told_and_the_rest_is_read(runs: list[Run], tmp_pa
         assert words in told
 
 
+def test_points_of_a_sweep_that_failed_are_told(runs: list[Run], tmp_path: Path) -> None:
+    failure = {"point": "007-sim-8-zstd", "reason": "no such codec", "repeats": 1, "at": "2026-01-01T00:00:00Z"}
+    (tmp_path / "sweep.json").write_text(json.dumps({"schema": "serbench/sweep/1", "failures": [failure]}))
+    assert gather_runs([str(tmp_path)], tmp_path).left_out == ["007-sim-8-zstd failed after 1 repeat: no such codec"]
+    (tmp_path / "sweep.json").write_text(json.dumps({"schema": "serbench/sweep/1", "failures": 3}))
+    assert "which points failed can't be read" in gather_runs([str(tmp_path)], tmp_path).left_out[0]
+
+
 def test_a_named_file_that_is_no_run_is_an_error(runs: list[Run], tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(json.dumps({"schema": "serbench/sweep/1"}))
     with pytest.raises(ResultsError, match="serbench/sweep/1"):
