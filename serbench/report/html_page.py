@@ -38,15 +38,16 @@ td { white-space: nowrap; }
 tbody tr:nth-child(even) { background: var(--band); }
 summary { cursor: pointer; }
 .warnings { border-left: 3px solid #d55e00; padding-left: 1rem; }
+@page { size: A4 landscape; margin: 12mm; }
 @media print {
   body { max-width: none; padding: 0; font-size: 9pt; }
   nav { display: none; }
   figure, tr { break-inside: avoid; }
   h2 { break-after: avoid; }
   .wide { overflow: visible; }
-  .wide svg { min-width: 0; max-width: 100%; }
+  .wide svg { min-width: 0; max-width: 200mm; }
   table { font-size: 5.5pt; }
-  th, td { padding: .1rem .2rem; white-space: normal; overflow-wrap: anywhere; }
+  th, td { padding: .8pt 2.5pt; min-width: 0; }
 }
 """
 

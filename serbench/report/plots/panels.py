@@ -140,6 +140,8 @@ def label_ends(axes: Axes, ends: Sequence[tuple[str, float, float, str]], side: 
     gap = 1.15 * SMALL_PT / pt
     heights = spread([float(pixel[1]) for pixel in pixels], gap, box.y0 + gap / 4, box.y1)
     edge = box.x1 + 7 / pt if side == "right" else box.x0 - 7 / pt
+    begin = (0.0 if side == "right" else 1.0, 0.5)  # of the line: the label's near end
+    line = {"arrowstyle": "-", "linewidth": 0.6, "shrinkA": 1, "shrinkB": 3, "relpos": begin}
     for (name, x, y, colour), pixel, height in zip(ends, pixels, heights, strict=True):
         axes.annotate(
             name,
@@ -150,7 +152,7 @@ def label_ends(axes: Axes, ends: Sequence[tuple[str, float, float, str]], side: 
             va="center",
             ha="left" if side == "right" else "right",
             color=INK,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 1, "shrinkB": 3},
+            arrowprops=line | {"color": colour},
             annotation_clip=False,
         )
 
