@@ -22,6 +22,7 @@ _SAME_SPEC: Final[tuple[tuple[str, str], ...]] = (
     ("dtype", "dtypes"),
     ("device", "devices"),
     ("workload", "workloads"),
+    ("arrivals", "arrivals"),
     ("seed", "seeds, and so prompts,"),
     ("workers", "numbers of workers"),
     ("max_num_seqs", "limits of sequences"),

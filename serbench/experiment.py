@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from serbench.errors import ExperimentError
-from serbench.workload.spec import Synthetic, WorkloadSpec
+from serbench.workload.spec import Arrivals, Synthetic, WorkloadSpec
 from serbench_codecs.codec import Codec
 from serbench_codecs.errors import UnknownCodecError
 from serbench_codecs.registry import CODECS, get_codec, get_result_format
@@ -42,6 +42,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     executor: Literal["inproc", "mp"] = "mp"
     workers: int = 1
     workload: WorkloadSpec = Synthetic()
+    arrivals: Arrivals = Arrivals()
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 2048
     max_model_len: int | None = None

@@ -20,7 +20,7 @@ import msgspec
 from serbench.environment import Environment, describe_environment
 from serbench.experiment import Experiment, engine_key
 from serbench.interleave import balanced_order
-from serbench.passes import Pass, Session, drive, record, short_of_due
+from serbench.passes import Pace, Pass, Session, drive, record, short_of_due
 from serbench.prepared import Prepared
 from serbench.record import Recorder
 from serbench.results import Run
@@ -85,6 +85,7 @@ class Harness:
         store: Callable[[Run], Path],
         watcher: Watcher,
         clock_ns: Callable[[], int] = time.monotonic_ns,
+        sleep_s: Callable[[float], object] = time.sleep,
         collect: Callable[[], object] = gc.collect,
         environment: Environment | None = None,
         keep_spans: Callable[[Path, int, SessionReport], object] | None = None,
@@ -98,6 +99,7 @@ class Harness:
         self._open_engine = open_engine
         self._watcher = watcher
         self._clock_ns = clock_ns
+        self._sleep_s = sleep_s
         self._collect = collect
         self._keep_spans = keep_spans
         self._host: EngineHost | None = None
@@ -180,8 +182,11 @@ class Harness:
         session = self._host.session(thing.experiment)
         self._collect()
         with _frozen():
-            done = drive(session, requests, self._clock_ns)
+            done = drive(session, requests, self._pace(thing))
         return session, done
+
+    def _pace(self, thing: Prepared) -> Pace:
+        return Pace(self._clock_ns, self._sleep_s, thing.experiment.arrivals.max_concurrency)
 
     def _requests_of(self, thing: Prepared, group: int) -> list[WorkRequest]:
         """A group's requests, made once for all things that share the workload."""

@@ -28,6 +28,10 @@ class MockClock:
     def __call__(self) -> int:
         return self.now_ns
 
+    def sleep_s(self, seconds: float) -> None:
+        """Let the time pass."""
+        self.now_ns += round(seconds * 1e9)
+
 
 class MockStep(msgspec.Struct, frozen=True, eq=False):
     """What a step hands back."""

@@ -4,6 +4,8 @@ It does not know which experiment it belongs to, in which order passes are made,
 """
 
 import hashlib
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -14,6 +16,7 @@ import numpy.typing as npt
 from serbench.errors import FaultError
 from serbench.results import (
     LATENCY_PERCENTS,
+    ArrivalFigures,
     BatchSizes,
     Bytes,
     CpuSeconds,
@@ -57,33 +60,99 @@ class Session(Protocol):
 
 
 class Pass(msgspec.Struct, frozen=True, eq=False):
-    """What one pass did: its requests' ends in the order in which they were sent, and CLOCK_MONOTONIC stamps in ns."""
+    """What one pass did: its requests' ends in the order in which they were sent, and CLOCK_MONOTONIC stamps in ns.
+
+    ``sent_ns``: when each request was handed to the engine, which is not before it arrived.
+    """
 
     finished: list[FinishedRequest]
     begun_ns: int
     ended_ns: int
+    sent_ns: list[int] = []
 
 
-def drive(session: Session, requests: Sequence[WorkRequest], clock_ns: Callable[[], int]) -> Pass:
-    """Send all requests, which arrive together, and step until the last one has ended.
+class Pace(msgspec.Struct, frozen=True, eq=False):
+    """How a pass waits: the clock (CLOCK_MONOTONIC, ns), what sleeps for some seconds, and how many requests may be
+    with the engine at once (None: all).
+    """
+
+    clock_ns: Callable[[], int] = time.monotonic_ns
+    sleep_s: Callable[[float], object] = time.sleep
+    max_concurrency: int | None = None
+
+
+class Sender:
+    """Hands requests over once they have arrived, in order, while there is room. It waits for nothing.
+
+    Each counts from when it arrived, whenever it is handed over: waiting here is part of its latency.
+    """
+
+    def __init__(self, session: Session, requests: Sequence[WorkRequest], pace: Pace, begun_ns: int) -> None:
+        self._session = session
+        self._waiting = deque(requests)
+        self._clock_ns = pace.clock_ns
+        self._room = pace.max_concurrency or len(requests)
+        self._begun_ns = begun_ns
+        self.sent_ns: list[int] = []
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether requests are still to be handed over."""
+        return bool(self._waiting)
+
+    def send(self, with_engine: int) -> None:
+        """Hand over what has arrived, where so many are with the engine already."""
+        room = self._room - with_engine
+        while self._waiting and room > 0 and self.wait_ns() <= 0:
+            request = self._waiting.popleft()
+            arrived = self._begun_ns + request.arrives_ns
+            self.sent_ns.append(self._clock_ns())
+            self._session.add_request(request.request_id, request.prompt_token_ids, request.params, arrived)
+            room -= 1
+
+    def wait_ns(self) -> int:
+        """How long it is until the next one arrives; not above 0 if it has."""
+        return self._begun_ns + self._waiting[0].arrives_ns - self._clock_ns()
+
+
+_DEFAULT_PACE = Pace()
+
+
+def drive(session: Session, requests: Sequence[WorkRequest], pace: Pace = _DEFAULT_PACE) -> Pass:
+    """Send the requests as they arrive, between steps, and step until the last one has ended.
+
+    Where nothing runs and nothing has arrived it sleeps, outside of any step.
 
     Raises:
         EngineError: whatever the engine raises. FaultError: requests that never ended.
     """
-    begun = ended = clock_ns()
-    for request in requests:
-        session.add_request(request.request_id, request.prompt_token_ids, request.params, begun)
+    begun = ended = pace.clock_ns()
+    sender = Sender(session, requests, pace, begun)
     finished: list[FinishedRequest] = []
-    while session.has_unfinished:
-        output = session.step()
-        if output.finished:
-            finished.extend(output.finished)
-            ended = clock_ns()
+    while sender.has_waiting or session.has_unfinished:
+        if sender.has_waiting:
+            sender.send(len(sender.sent_ns) - len(finished) if session.has_unfinished else 0)
+        if session.has_unfinished:
+            output = session.step()
+            if output.finished:
+                finished.extend(output.finished)
+                ended = pace.clock_ns()
+        elif sender.has_waiting and (wait_ns := sender.wait_ns()) > 0:
+            pace.sleep_s(wait_ns / 1e9)
+    return Pass(_ends(requests, finished), begun, ended, sender.sent_ns)
+
+
+def _ends(requests: Sequence[WorkRequest], finished: Sequence[FinishedRequest]) -> list[FinishedRequest]:
+    """The ends in the order of the requests.
+
+    Raises:
+        FaultError: one is missing.
+    """
     by_id = {one.request_id: one for one in finished}
     lost = [request.request_id for request in requests if request.request_id not in by_id]
     if lost:
         raise FaultError(f"{len(lost)} of {len(requests)} requests never ended, the first is {lost[0]}")
-    return Pass([by_id[request.request_id] for request in requests], begun, ended)
+    return [by_id[request.request_id] for request in requests]
 
 
 def record(done: Pass, report: SessionReport, *, group: int, order: int) -> Repeat:
@@ -112,6 +181,7 @@ def record(done: Pass, report: SessionReport, *, group: int, order: int) -> Repe
         recoveries=report.recoveries,
         peak_rss_bytes=list(report.peak_rss_bytes),
         batch_sizes=_batch_sizes(report.batch_sizes),
+        arrivals=_arrivals(done),
         latency_quantiles_s={name: _quantiles(times) for name, times in latency_samples(done.finished).items()},
     )
 
@@ -154,6 +224,24 @@ def latency_samples(finished: Sequence[FinishedRequest]) -> dict[str, FloatArray
 def latencies(finished: Sequence[FinishedRequest]) -> Latencies:
     """What each latency was like over the requests."""
     return Latencies(**{name: _latency(times) for name, times in latency_samples(finished).items()})
+
+
+def _arrivals(done: Pass) -> ArrivalFigures | None:
+    """By the requests' own arrival stamps, so whatever gave them those is held to it."""
+    if not done.sent_ns:
+        return None
+    due = np.array([one.times.arrival_ns for one in done.finished], dtype=np.int64)
+    sent = np.array(done.sent_ns, dtype=np.int64)
+    late = _latency(np.maximum(sent - due, 0) / 1e9)
+    assert late is not None, "there are requests"
+    at_once = due.max() == due.min()
+    return ArrivalFigures(None if at_once else _per_s(due), None if at_once else _per_s(sent), late)
+
+
+def _per_s(stamps_ns: npt.NDArray[np.int64]) -> float | None:
+    """Events a second between the first and the last."""
+    span_s = int(stamps_ns.max() - stamps_ns.min()) / 1e9
+    return (len(stamps_ns) - 1) / span_s if span_s > 0 else None
 
 
 def _quantiles(seconds: FloatArray) -> list[float]:

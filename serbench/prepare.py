@@ -9,7 +9,7 @@ from serbench.experiment import Experiment, engine_key, settled
 from serbench.prepared import Prepared
 from serbench.text import ModelText
 from serbench.workload.build import make_workload
-from serbench.workload.dataset import file_digest
+from serbench.workload.dataset import looked_at
 from serbench.workload.spec import Dataset
 from serbench_engine.config import plan_memory
 from serbench_engine.models.catalogue import resolve_model
@@ -61,16 +61,17 @@ def _prepare(experiment: Experiment) -> Prepared:
         kv_share=experiment.kv_memory_share,
     )
     text = ModelText(model)
+    spec = experiment.workload
+    if isinstance(spec, Dataset):
+        spec = looked_at(spec)
     workload = make_workload(
-        experiment.workload,
+        spec,
         seed=experiment.seed,
         model=model,
         text=text,
         max_model_len=limits.max_model_len,
+        arrivals=experiment.arrivals,
     )
-    spec = experiment.workload
-    if isinstance(spec, Dataset):
-        spec = msgspec.structs.replace(spec, digest=file_digest(spec.path))
     ready = msgspec.structs.replace(
         experiment, workload=spec, max_model_len=limits.max_model_len, num_blocks=limits.num_blocks
     )

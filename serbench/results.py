@@ -73,6 +73,16 @@ class BatchSizes(msgspec.Struct, frozen=True):
     mean: float
 
 
+class ArrivalFigures(msgspec.Struct, frozen=True):
+    """How requests came, over a repeat: those a second that were to arrive, and that really were handed to the engine;
+    None where all came at once. ``late_s``: from when a request was to arrive until it was handed over.
+    """
+
+    offered_per_s: float | None
+    achieved_per_s: float | None
+    late_s: Latency
+
+
 class CpuSeconds(msgspec.Struct, frozen=True):
     """User and system time of the scheduler's process, and of all workers together (0 where they share its process)."""
 
@@ -85,9 +95,9 @@ class Repeat(msgspec.Struct, frozen=True, kw_only=True):
 
     ``wall_s`` from the first request added to the last one finished; the rates are over it. ``input_tokens`` and
     ``output_tokens`` are those really taken and produced by finished requests. ``host_us_per_step``: mean of the step
-    less forward and sample. ``peak_rss_bytes``: of each process since it began. ``batch_sizes`` is None and
-    ``latency_quantiles_s`` (by latency, in s at each of LATENCY_PERCENTS) empty in runs stored before there were these
-    fields.
+    less forward and sample. ``peak_rss_bytes``: of each process since it began. ``batch_sizes`` and ``arrivals`` are
+    None and ``latency_quantiles_s`` (by latency, in s at each of LATENCY_PERCENTS) empty in runs stored before there
+    were these fields.
     """
 
     group: int
@@ -111,6 +121,7 @@ class Repeat(msgspec.Struct, frozen=True, kw_only=True):
     peak_rss_bytes: list[int] = []
     batch_sizes: BatchSizes | None = None
     latency_quantiles_s: dict[str, list[float]] = {}
+    arrivals: ArrivalFigures | None = None
 
     @property
     def host_us_without_adapt(self) -> float:

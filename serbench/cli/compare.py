@@ -18,8 +18,8 @@ from serbench.cli.options import (
     model_options,
     output_options,
     path_options,
-    workload_options,
 )
+from serbench.cli.workload_options import workload_options
 
 if TYPE_CHECKING:
     from serbench.comparison import Comparison

@@ -9,30 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 import msgspec
 
-from serbench.errors import ExperimentError
-
 if TYPE_CHECKING:
     from serbench.experiment import Experiment
-    from serbench.workload.spec import LengthRange, WorkloadSpec
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-class Lengths(click.ParamType["LengthRange"]):
-    """A length in tokens or a range of them."""
-
-    name = "LENGTH[:LENGTH]"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """A LengthRange, or a usage error."""
-        from serbench.workload.spec import LengthRange
-
-        if isinstance(value, LengthRange):
-            return value
-        try:
-            return LengthRange.parse(value)
-        except ExperimentError as error:
-            self.fail(str(error), param, ctx)
 
 
 class SectionOption(click.Option):
@@ -58,12 +38,12 @@ class SectionCommand(click.Command):
                 formatter.write_dl(lines)
 
 
-def _section(name: str, *options: tuple[str, dict[str, Any]]) -> Callable[[Command], Command]:
-    """A decorator that adds the options to a command under the heading ``name``."""
+def section(name: str, *options: tuple[str, dict[str, Any]]) -> Callable[[Command], Command]:
+    """A decorator that adds the options to a command under the heading ``name``; flags have spaces in between."""
 
     def add(command: Command) -> Command:
         for flag, attributes in reversed(options):
-            command = click.option(flag, cls=SectionOption, section=name, **attributes)(command)
+            command = click.option(*flag.split(), cls=SectionOption, section=name, **attributes)(command)
         return command
 
     return add
@@ -71,7 +51,7 @@ def _section(name: str, *options: tuple[str, dict[str, Any]]) -> Callable[[Comma
 
 _COUNT: Final = click.IntRange(min=1)
 
-model_options: Final = _section(
+model_options: Final = section(
     "Model",
     ("--model", {"default": "facebook/opt-125m", "metavar": "NAME", "help": "See `serbench models`; or a folder."}),
     (
@@ -94,7 +74,7 @@ model_options: Final = _section(
     ("--device", {"type": click.Choice(["auto", "cpu", "cuda"]), "default": "auto", "help": "auto: cpu."}),
 )
 
-path_options: Final = _section(
+path_options: Final = section(
     "Between scheduler and workers",
     ("--result-format", {"metavar": "NAME", "help": "Encoding of results.  [default: the codec's]"}),
     (
@@ -127,23 +107,7 @@ path_options: Final = _section(
     ),
 )
 
-workload_options: Final = _section(
-    "Workload",
-    ("--num-prompts", {"type": _COUNT, "metavar": "N", "help": "Requests a repeat.  [default: 32]"}),
-    ("--input-len", {"type": Lengths(), "help": "Prompt tokens: 128, or a range such as 64:256.  [default: 128]"}),
-    (
-        "--output-len",
-        {
-            "type": Lengths(),
-            "help": "Tokens to produce.  [default: 32; with --dataset as many as the file's answer has]",
-        },
-    ),
-    ("--dataset", {"metavar": "FILE", "help": "Prompts from ShareGPT JSON or JSON lines."}),
-    ("--prompt", {"multiple": True, "metavar": "TEXT", "help": "A prompt whose answer is shown; may be repeated."}),
-    ("--chat", {"is_flag": True, "help": "Put each --prompt into the model's chat template."}),
-)
-
-engine_options: Final = _section(
+engine_options: Final = section(
     "Engine limits",
     ("--max-num-seqs", {"type": _COUNT, "metavar": "N", "default": 256, "help": "Requests that run at once."}),
     ("--max-num-batched-tokens", {"type": _COUNT, "metavar": "N", "default": 2048, "help": "Tokens a step."}),
@@ -172,7 +136,7 @@ engine_options: Final = _section(
     ("--enable-prefix-caching", {"is_flag": True, "help": "Share the KV of equal beginnings."}),
 )
 
-measuring_options: Final = _section(
+measuring_options: Final = section(
     "Measuring",
     ("--repeats", {"type": _COUNT, "metavar": "N", "default": 5, "help": "Timed passes, each with other prompts."}),
     (
@@ -190,7 +154,7 @@ measuring_options: Final = _section(
     ),
 )
 
-output_options: Final = _section(
+output_options: Final = section(
     "Output",
     ("--output", {"default": "results", "metavar": "DIR", "help": "Where runs are stored."}),
     (
@@ -198,7 +162,7 @@ output_options: Final = _section(
         {"is_flag": True, "help": "Keep the time stamps of every step beside the run, for `serbench trace`."},
     ),
     ("--json", {"is_flag": True, "help": "Print the document, and nothing else, on stdout."}),
-    ("--quiet", {"is_flag": True, "help": "No progress and no notes."}),
+    ("--quiet -q", {"is_flag": True, "help": "Results and errors only: no progress, no notes."}),
 )
 
 
@@ -219,6 +183,12 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     input_len: Any
     output_len: Any
     dataset: str | None
+    dataset_format: str | None
+    strict: bool
+    request_rate: float | None
+    arrivals: str | None
+    time_scale: float | None
+    max_concurrency: int | None
     prompt: tuple[str, ...]
     chat: bool
     max_num_seqs: int
@@ -243,57 +213,22 @@ def experiments_of(choices: Choices, codecs: Sequence[str]) -> "list[Experiment]
     Raises:
         ExperimentError: choices that can't go together.
     """
+    from serbench.cli.workload_options import arrivals_of, workload_of  # which imports this module
     from serbench.experiment import Experiment
 
     same = {
         name: getattr(choices, name)
         for name in msgspec.structs.asdict(choices)
-        if name in Experiment.__struct_fields__ and name != "codec"
+        if name in Experiment.__struct_fields__ and name not in ("codec", "arrivals")
     }
     return [
         Experiment(
             **same,
             codec=codec,
             workload=workload_of(choices),
+            arrivals=arrivals_of(choices),
             kv_memory_share=choices.kv_memory,
             step_timeout_s=choices.step_timeout,
         )
         for codec in codecs
     ]
-
-
-def workload_of(choices: Choices) -> "WorkloadSpec":
-    """The workload that the options ask for.
-
-    Raises:
-        ExperimentError: options of two kinds of workload.
-    """
-    from serbench.workload.spec import DEFAULT_OUTPUT_LEN, Dataset, LengthRange, Prompts, Synthetic
-
-    _refuse_mixtures(choices)
-    length = LengthRange(DEFAULT_OUTPUT_LEN, DEFAULT_OUTPUT_LEN)
-    if choices.prompt:
-        return Prompts(texts=choices.prompt, output_len=(choices.output_len or length).high, chat=choices.chat)
-    if choices.dataset is not None:
-        return Dataset(path=choices.dataset, num_prompts=choices.num_prompts or 32, output_len=choices.output_len)
-    defaults = Synthetic()
-    return Synthetic(
-        num_prompts=choices.num_prompts or defaults.num_prompts,
-        input_len=choices.input_len or defaults.input_len,
-        output_len=choices.output_len or defaults.output_len,
-    )
-
-
-def _refuse_mixtures(choices: Choices) -> None:
-    output_len: LengthRange | None = choices.output_len
-    ranged = output_len is not None and output_len.low != output_len.high
-    for together, message in (
-        (choices.prompt and choices.dataset, "--prompt and --dataset are two workloads; give one of them"),
-        (choices.prompt and choices.num_prompts, "--num-prompts does not go with --prompt, which may be repeated"),
-        (choices.prompt and choices.input_len, "--input-len does not go with --prompt, whose texts have their lengths"),
-        (choices.dataset and choices.input_len, "--input-len does not go with --dataset, whose prompts have theirs"),
-        (choices.chat and not choices.prompt, "--chat goes with --prompt"),
-        (choices.prompt and ranged, f"--output-len {output_len} with --prompt must be one number, not a range"),
-    ):
-        if together:
-            raise ExperimentError(message)

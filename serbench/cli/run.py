@@ -14,8 +14,8 @@ from serbench.cli.options import (
     model_options,
     output_options,
     path_options,
-    workload_options,
 )
+from serbench.cli.workload_options import workload_options
 
 if TYPE_CHECKING:
     from serbench.cli.measure import Measured

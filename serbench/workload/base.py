@@ -16,7 +16,8 @@ from serbench_engine.request import SamplingParams
 class WorkRequest(msgspec.Struct, frozen=True, eq=False):
     """One request to send. ``prompt_token_ids`` int32[n]; ``prompt`` is its text where there was one.
 
-    ``due_tokens``: how many tokens it must produce, None where it may end by itself.
+    ``due_tokens``: how many tokens it must produce, None where it may end by itself. ``arrives_ns``: when it arrives,
+    from the beginning of the pass.
     """
 
     request_id: str
@@ -24,13 +25,14 @@ class WorkRequest(msgspec.Struct, frozen=True, eq=False):
     params: SamplingParams
     prompt: str | None = None
     due_tokens: int | None = None
+    arrives_ns: int = 0
 
 
 class Workload(Protocol):
     """Requests by group; made anew from the same specification and seed it gives the same ones."""
 
     def requests(self, group: int) -> list[WorkRequest]:
-        """The requests of ``group``, all arriving when the repeat begins."""
+        """The requests of ``group``, in the order in which they arrive."""
         ...
 
     def notes(self) -> list[str]:

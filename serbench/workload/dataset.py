@@ -1,44 +1,50 @@
-"""Draws requests from the rows of a file. It does not know file formats (rows.py) nor how tokens are made."""
+"""Draws requests from the texts of a file. It does not know file formats (formats.py) nor how tokens are made."""
 
 import hashlib
-from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
-from serbench.errors import ExperimentError
 from serbench.workload.base import Text, WorkRequest, forced, group_seed
-from serbench.workload.rows import Row, read_rows
+from serbench.workload.content import read_text
+from serbench.workload.formats import find_format
+from serbench.workload.left_out import LeftOut
+from serbench.workload.rows import TextRow
 from serbench.workload.spec import DEFAULT_OUTPUT_LEN, Dataset
 
 
 class DatasetWorkload:
     """``num_prompts`` rows a group, drawn without putting back; rows that don't fit are counted and replaced by others.
 
+    Args:
+        rows: all usable ones. left_out: what was left out so far.
+
     Raises:
-        DatasetError: the file can't be read. ExperimentError: none of its rows can be used.
+        ExperimentError: no row can be used. DatasetError: ``strict``, and a row can't be.
     """
 
     def __init__(
         self,
         spec: Dataset,
+        rows: Sequence[TextRow],
+        left_out: LeftOut,
         *,
         seed: int,
         text: Text,
         max_model_len: int,
     ) -> None:
-        found = read_rows(Path(spec.path))
         self._spec = spec
         self._seed = seed
         self._text = text
         self._max_model_len = max_model_len
-        self._rows = found.rows
-        self._left_out = Counter(found.left_out)
-        self._over_limit: set[int] = set()
+        self._rows = rows
+        self._left_out = left_out
         self._fewest = spec.num_prompts
-        if not self.requests(0):
-            reasons = _counted(self._reasons()) or "no rows"
-            raise ExperimentError(f"{spec.path}: none of its rows can be used: {reasons}")
+        if spec.strict:
+            self._look_at_all()
+        left_out.check(usable=len(self.requests(0)))
 
     def requests(self, group: int) -> list[WorkRequest]:
         """Up to ``num_prompts`` requests; fewer where the file has no more."""
@@ -47,49 +53,53 @@ class DatasetWorkload:
         for index in rng.permutation(len(self._rows)).tolist():
             if len(chosen) == self._spec.num_prompts:
                 break
-            request = self._request(len(chosen), self._rows[index], rng)
-            if request is None:
-                self._over_limit.add(index)
-            else:
+            request = self._request(len(chosen), index, rng)
+            if request is not None:
                 chosen.append(request)
         self._fewest = min(self._fewest, len(chosen))
         return chosen
 
     def notes(self) -> list[str]:
         """Rows left out, by reason, of those looked at so far; and fewer prompts than asked for."""
-        notes = []
-        if self._fewest < self._spec.num_prompts:
-            notes.append(f"{self._spec.path} gave {self._fewest} prompts, not the {self._spec.num_prompts} asked for")
-        reasons = _counted(self._reasons())
-        return [*notes, f"{self._spec.path}: rows left out: {reasons}"] if reasons else notes
+        return self._left_out.notes(self._fewest, self._spec.num_prompts)
 
-    def _reasons(self) -> Counter[str]:
-        reasons = Counter(self._left_out)
-        if self._over_limit:
-            reasons[f"longer than the limit of {self._max_model_len} tokens"] = len(self._over_limit)
-        return reasons
+    def _look_at_all(self) -> None:
+        rng = np.random.default_rng(self._seed)
+        for index in range(len(self._rows)):
+            self._request(0, index, rng)
 
-    def _request(self, number: int, row: Row, rng: np.random.Generator) -> WorkRequest | None:
+    def _request(self, number: int, index: int, rng: np.random.Generator) -> WorkRequest | None:
+        row = self._rows[index]
         ids = np.asarray(self._text.encode(row.prompt), dtype=np.int32)
         tokens = self._output_len(row, rng)
         if not len(ids) or len(ids) + tokens > self._max_model_len:
+            self._left_out.over_limit(index, row.line)
             return None
         return WorkRequest(f"request-{number}", ids, forced(tokens), row.prompt, tokens)
 
-    def _output_len(self, row: Row, rng: np.random.Generator) -> int:
+    def _output_len(self, row: TextRow, rng: np.random.Generator) -> int:
         if self._spec.output_len is not None:
             return int(rng.integers(self._spec.output_len.low, self._spec.output_len.high + 1))
+        if row.output_tokens is not None:
+            return row.output_tokens
         return max(1, self._text.answer_length(row.answer)) if row.answer.strip() else DEFAULT_OUTPUT_LEN
 
 
+def looked_at(spec: Dataset) -> Dataset:
+    """``spec`` with its format, and the digest of what the file holds, so that its results are not compared with those
+    of another file.
+
+    Raises:
+        DatasetError: the file can't be read, or is in none of the formats.
+    """
+    form = spec.format or find_format(Path(spec.path), read_text(Path(spec.path)))
+    return msgspec.structs.replace(spec, format=form, digest=file_digest(spec.path))
+
+
 def file_digest(path: str) -> str:
-    """Hex of what the file holds, so that its results are not compared with those of another file.
+    """Hex of the file's bytes.
 
     Raises:
         OSError: it can't be read.
     """
     return hashlib.blake2b(Path(path).read_bytes(), digest_size=16).hexdigest()
-
-
-def _counted(reasons: Counter[str]) -> str:
-    return ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))

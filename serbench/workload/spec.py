@@ -1,7 +1,7 @@
 """What can be asked for as a workload, as plain data that is stored with the results. It makes no requests itself."""
 
 import re
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -54,15 +54,19 @@ class Synthetic(msgspec.Struct, frozen=True, kw_only=True, tag="synthetic", tag_
 
 
 class Dataset(msgspec.Struct, frozen=True, kw_only=True, tag="dataset", tag_field="kind"):
-    """Prompts drawn from a file. ``output_len`` None: as long as the file's own answer. Output lengths are forced.
+    """Requests of a file. ``output_len`` None: as long as the file says. Output lengths are forced.
 
-    ``digest`` tells the file's content apart from another's under the same name; it is set when the file was read.
+    ``format``: of formats.FORMATS, None: the one that the content shows. ``strict``: rows that can't be used are an
+    error. ``digest`` tells the file's content apart from another's under the same name; it and ``format`` are set when
+    the file was looked at.
     """
 
     path: str
     num_prompts: Length = 32
     output_len: LengthRange | None = None
     digest: str = ""
+    format: str | None = None
+    strict: bool = False
 
     def __post_init__(self) -> None:
         _at_least_one("num_prompts", self.num_prompts)
@@ -85,6 +89,41 @@ class Prompts(msgspec.Struct, frozen=True, kw_only=True, tag="prompts", tag_fiel
 
 
 WorkloadSpec: TypeAlias = Synthetic | Dataset | Prompts
+
+
+class Arrivals(msgspec.Struct, frozen=True, kw_only=True):
+    """When requests arrive: all ``together`` as a repeat begins, at random (``poisson``, ``request_rate`` a second), or
+    by the file's own clock (``trace``), on which ``time_scale`` seconds pass in one of the file's.
+
+    ``max_concurrency``: no more than these are with the engine at once; others wait, and their latency counts it.
+    """
+
+    kind: Literal["together", "poisson", "trace"] = "together"
+    request_rate: float | None = None
+    time_scale: float = 1.0
+    max_concurrency: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_concurrency is not None:
+            _at_least_one("max_concurrency", self.max_concurrency)
+        rate = self.request_rate
+        if (self.kind == "poisson") != (rate is not None):
+            raise ExperimentError(
+                f"arrivals {self.kind} with request_rate {rate}: poisson arrivals, and only they, need one"
+            )
+        for name, value in (("request_rate", rate), ("time_scale", self.time_scale)):
+            if value is not None and not 0 < value < float("inf"):
+                raise ExperimentError(f"{name} is {value}; it must be a finite number above 0")
+        if self.time_scale != 1 and self.kind != "trace":
+            raise ExperimentError(f"time_scale {self.time_scale} scales a trace's clock, and arrivals are {self.kind}")
+
+    def __str__(self) -> str:
+        how = {
+            "together": "all at once",
+            "poisson": f"at random, {self.request_rate:g}/s" if self.request_rate else "",
+            "trace": "by the file's clock" + (f" × {self.time_scale:g}" if self.time_scale != 1 else ""),
+        }[self.kind]
+        return how + (f", at most {self.max_concurrency} at once" if self.max_concurrency else "")
 
 
 def _at_least_one(name: str, value: int) -> None:

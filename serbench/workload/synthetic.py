@@ -23,9 +23,7 @@ class SyntheticWorkload:
         _check_fits(spec, max_model_len)
         self._spec = spec
         self._seed = seed
-        self._ids = np.setdiff1d(np.arange(vocab_size, dtype=np.int32), np.asarray(avoid, dtype=np.int32))
-        if not len(self._ids):
-            raise ExperimentError(f"a vocabulary of {vocab_size} ids leaves none for prompts")
+        self._ids = prompt_ids(vocab_size, avoid)
 
     def requests(self, group: int) -> list[WorkRequest]:
         """``num_prompts`` requests."""
@@ -43,6 +41,18 @@ class SyntheticWorkload:
     def notes(self) -> list[str]:
         """Nothing is left out."""
         return []
+
+
+def prompt_ids(vocab_size: int, avoid: Sequence[int]) -> Int32Array:
+    """int32[n]: the ids of which random prompts are made.
+
+    Raises:
+        ExperimentError: ``avoid`` leaves none.
+    """
+    ids: Int32Array = np.setdiff1d(np.arange(vocab_size, dtype=np.int32), np.asarray(avoid, dtype=np.int32))
+    if not len(ids):
+        raise ExperimentError(f"a vocabulary of {vocab_size} ids leaves none for prompts")
+    return ids
 
 
 def _lengths(rng: np.random.Generator, lengths: LengthRange, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -97,6 +97,7 @@ class Bench:
             store=self._store,
             watcher=self.watcher,
             clock_ns=self.clock,
+            sleep_s=self.clock.sleep_s,
             collect=lambda: None,  # it would take most of a mock pass's time
             environment=ENVIRONMENT,
         )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from serbench.mock import MockClock, MockSession
-from serbench.passes import Pass, drive, latencies, outputs_digest, record, short_of_due
+from serbench.passes import Pace, Pass, drive, latencies, outputs_digest, record, short_of_due
 from serbench.results import LATENCY_PERCENTS, BatchSizes
 from serbench.workload.base import WorkRequest, forced
 from serbench_engine.request import FinishedRequest, RequestTimes
@@ -61,7 +61,7 @@ def test_all_arrive_when_the_pass_begins_so_that_queueing_counts() -> None:
             clock.now_ns += 1_000_000_000
             super().add_request(*args)  # type: ignore[arg-type]
 
-    done = drive(Slow(clock, step_us=1000), requests, clock)
+    done = drive(Slow(clock, step_us=1000), requests, Pace(clock))
     assert {one.times.arrival_ns for one in done.finished} == {done.begun_ns} == {1}
     assert done.ended_ns - done.begun_ns == 2_000_000_000 + 2 * 1_000_000
 
@@ -120,6 +120,6 @@ def test_the_distribution_of_latencies_is_kept() -> None:
 def test_the_sizes_of_batches_are_those_that_ran() -> None:
     clock = MockClock()
     session = MockSession(clock, step_us=1000)
-    done = drive(session, [WorkRequest("a", np.arange(3, dtype=np.int32), forced(2))], clock)
+    done = drive(session, [WorkRequest("a", np.arange(3, dtype=np.int32), forced(2))], Pace(clock))
     repeat = record(done, session.close(), group=0, order=0)
     assert repeat.batch_sizes == BatchSizes(1.0, 1, 1.0)

@@ -9,7 +9,7 @@ import pytest
 from serbench.errors import DatasetError, ExperimentError
 from serbench.workload.base import Workload
 from serbench.workload.build import make_workload
-from serbench.workload.dataset import DatasetWorkload, file_digest
+from serbench.workload.dataset import file_digest, looked_at
 from serbench.workload.spec import Dataset, LengthRange, Prompts, Synthetic, WorkloadSpec
 from serbench_engine.models.config import ResolvedModel, SimConfig, WeightsSource
 from tests.serbench.mocks import Bytes
@@ -136,7 +136,7 @@ def test_a_dataset_without_a_usable_row_is_refused(tmp_path: Path) -> None:
 
 def test_a_missing_dataset_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="no such file"):
-        DatasetWorkload(Dataset(path=str(tmp_path / "x")), seed=0, text=Bytes(), max_model_len=9)
+        make(Dataset(path=str(tmp_path / "x")))
 
 
 def test_the_digest_is_of_the_content(tmp_path: Path) -> None:
@@ -144,6 +144,30 @@ def test_the_digest_is_of_the_content(tmp_path: Path) -> None:
         (tmp_path / name).write_text(content)
     a, b, c = (file_digest(str(tmp_path / name)) for name in "abc")
     assert a == b != c
+    found = looked_at(Dataset(path=str(tmp_path / "a"), num_prompts=3))
+    assert found == Dataset(path=str(tmp_path / "a"), num_prompts=3, format="text", digest=a)
+
+
+def test_many_rows_on_one_line_are_counted_one_by_one(tmp_path: Path) -> None:
+    path = tmp_path / "list.json"
+    path.write_text(json.dumps([{"prompt": text} for text in ("", "", "x" * 200, "y" * 200, "good", "fine")]))
+    workload = make(Dataset(path=str(path)))
+    workload.requests(1)
+    assert workload.notes()[1] == f"{path}: rows left out: 2 longer than the limit of {LIMIT} tokens, 2 prompt is empty"
+
+
+def test_strict_looks_at_all_rows(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.txt"
+    path.write_text("good\n" * 50 + "x" * 200)
+    assert len(make(Dataset(path=str(path), num_prompts=1)).requests(0)) == 1
+    with pytest.raises(DatasetError, match=r"longer than the limit of 100 tokens \(line 51\)"):
+        make(Dataset(path=str(path), num_prompts=1, strict=True))
+
+
+def test_a_batch_says_how_many_tokens_it_asks_for(tmp_path: Path) -> None:
+    path = tmp_path / "batch.jsonl"
+    path.write_text(json.dumps({"custom_id": "a", "body": {"prompt": "Once", "max_tokens": 9}}))
+    assert [request.due_tokens for request in make(Dataset(path=str(path))).requests(0)] == [9]
 
 
 # --- prompts -------------------------------------------------------------------------------------------------------

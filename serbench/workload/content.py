@@ -1,0 +1,52 @@
+"""Reads a file as text, compressed by gzip or not. It does not know what the text means.
+
+A byte order mark is left out. Line ends are left as they are: formats that have lines take CRLF too.
+"""
+
+import gzip
+import zlib
+from pathlib import Path
+from typing import Final
+
+from serbench.errors import DatasetError
+
+_GZIP: Final = b"\x1f\x8b"
+
+
+def read_text(path: Path) -> str:
+    """All of ``path``.
+
+    Raises:
+        DatasetError: it is missing, empty, broken gzip or no UTF-8 text; with the line where there is one.
+    """
+    data = _unzipped(path, _read(path))
+    if b"\0" in data:
+        line = data.count(b"\n", 0, data.index(b"\0")) + 1
+        raise DatasetError(f"{path}:{line}: not text but binary data (it has a zero byte); wanted UTF-8")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DatasetError(f"{path}:{line}: not UTF-8 text (byte {data[error.start]:#04x})") from None
+    if not text.strip():
+        raise DatasetError(f"{path}: the file is empty")
+    return text
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise DatasetError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise DatasetError(f"{path}: can't be read: {error.strerror}") from None
+
+
+def _unzipped(path: Path, data: bytes) -> bytes:
+    """Told by the first bytes, whatever the file's name is."""
+    if not data.startswith(_GZIP):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DatasetError(f"{path}: can't be unzipped: {error}") from None
