@@ -7,13 +7,18 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
+
+Answering: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Answer every question; what libraries print goes to stderr. A failure ends the process with its traceback."""
+def serve(prepare: Callable[[], Answering]) -> None:
+    """Prepare, then answer every question; what libraries print goes to stderr. A failure ends the process with its
+    traceback.
+    """
     with os.fdopen(os.dup(1), "w") as replies:
         os.dup2(2, 1)
+        answer = prepare()
         for line in sys.stdin:
             replies.write(json.dumps(answer(json.loads(line))) + "\n")
             replies.flush()

@@ -118,9 +118,9 @@ def commands(measured: Measured) -> dict[str, Command]:
     """How the two are started."""
     ids = ("--offline-ids",) if measured.offline_ids else ()
     options = (str(folder_of("opt-125m")), *ids)
-    variables = vllm_variables(processes=1)
+    python, variables = vllm_python(), vllm_variables(multiprocess=False)
     return {
-        PEER: Command(python=vllm_python(), module="vllm_host", options=options, variables=variables),
+        PEER: Command(python=python, module="vllm_host", options=options, variables=variables),
         OURS: Command(python=sys.executable, module="serbench_host"),
     }
 

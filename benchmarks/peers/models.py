@@ -3,9 +3,6 @@
 from pathlib import Path
 from typing import Final
 
-import torch
-from transformers import OPTConfig, OPTForCausalLM
-
 from serbench_engine.models.catalogue import resolve_model
 from serbench_engine.weights.cache import made_once
 
@@ -31,6 +28,10 @@ def vocabulary(model: str) -> int:
 
 
 def _write_opt(folder: Path) -> None:
+    # Imported here: they take seconds, and are needed once.
+    import torch
+    from transformers import OPTConfig, OPTForCausalLM
+
     torch.manual_seed(0)
     # The class's defaults are the 125m model.
     OPTForCausalLM(OPTConfig()).to(torch.bfloat16).save_pretrained(folder)

@@ -27,14 +27,16 @@ def vllm_python() -> str:
     return str(python)
 
 
-def vllm_variables(*, processes: int) -> dict[str, str]:
-    """Variables for vLLM's best; ``processes`` 1: the engine in the caller's process, 2: in one of its own."""
+def vllm_variables(*, multiprocess: bool) -> dict[str, str]:
+    """Variables for vLLM's best. ``multiprocess``: its scheduler and its worker have processes of their own, between
+    which its shared-memory queue carries plans and results; otherwise all is in the caller's.
+    """
     cores = sorted(os.sched_getaffinity(0))
     return {
         **QUIET,
         "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores)),
         "VLLM_CPU_KVCACHE_SPACE": str(KV_CACHE_GIB),
-        "VLLM_ENABLE_V1_MULTIPROCESSING": str(processes - 1),
+        "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(multiprocess)),
         "LD_PRELOAD": preloaded(),
     }
 

@@ -38,4 +38,4 @@ def measure(question: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    serve(measure)
+    serve(lambda: measure)

@@ -193,4 +193,4 @@ class Measure:
 
 
 if __name__ == "__main__":
-    serve(Measure(sys.argv[1]).answer)
+    serve(lambda: Measure(sys.argv[1]).answer)
