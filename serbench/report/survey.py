@@ -25,6 +25,25 @@ BASELINES: Final = ("pickle", "cloudpickle", "msgspec", "delta", "cached", "colu
 """What the others are compared with, if the user does not say: the first of these that is there."""
 
 _ONE: Final = LengthRange(1, 1)
+_USUAL: Final = Experiment()
+
+_PATH: Final = tuple(name for name in ("transport", "wait", "executor") if name in Experiment.__struct_fields__)
+"""What may tell series apart besides their codecs."""
+
+_FREE: Final = (
+    "model",
+    "tokenizer",
+    "codec",
+    "result_format",
+    "max_num_seqs",
+    "max_model_len",
+    "num_blocks",
+    "kv_memory_share",
+    "repeats",
+    "warmup",
+    "step_timeout_s",
+)
+"""Fields in which runs of one picture may differ."""
 
 
 class Point:
@@ -148,8 +167,9 @@ class Survey:
 
 
 def batch_limit(run: Run) -> int:
-    """How many requests could run at once: as many as there were, or as the engine's limit allowed."""
-    return min(run.spec.max_num_seqs, num_requests(run))
+    """How many requests could run at once: as many as there were, or as a limit allowed."""
+    limits = (run.spec.max_num_seqs, run.spec.arrivals.max_concurrency)
+    return min(num_requests(run), *(limit for limit in limits if limit is not None))
 
 
 def num_requests(run: Run) -> int:
@@ -190,23 +210,9 @@ def _setting(spec: Experiment) -> Experiment:
         workload = msgspec.structs.replace(workload, num_prompts=1, input_len=_ONE)
     elif isinstance(workload, Dataset):
         workload = msgspec.structs.replace(workload, num_prompts=1)
-    return msgspec.structs.replace(
-        spec,
-        model="",
-        tokenizer=None,
-        codec="",
-        result_format=None,
-        transport=None,
-        executor="mp",
-        workload=workload,
-        max_num_seqs=1,
-        max_model_len=None,
-        num_blocks=None,
-        kv_memory_share=0.5,
-        repeats=1,
-        warmup=0,
-        step_timeout_s=1.0,
-    )
+    arrivals = msgspec.structs.replace(spec.arrivals, max_concurrency=None)
+    usual = {name: getattr(_USUAL, name) for name in (*_PATH, *_FREE)}
+    return msgspec.structs.replace(spec, workload=workload, arrivals=arrivals, **usual)
 
 
 def _differences(usual: Experiment, other: Experiment) -> str:
@@ -223,7 +229,7 @@ def _said(value: object) -> str:
 
 def _series_names(runs: Sequence[Run]) -> dict[str, str]:
     """By run id: its codec, and whatever else the runs' paths differ in."""
-    varying = [name for name in ("transport", "executor") if len({getattr(run.spec, name) for run in runs}) > 1]
+    varying = [name for name in _PATH if len({getattr(run.spec, name) for run in runs}) > 1]
     formats: dict[str, set[str | None]] = {}
     for run in runs:
         formats.setdefault(run.spec.codec, set()).add(run.spec.result_format)

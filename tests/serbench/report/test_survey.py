@@ -5,6 +5,7 @@ import pytest
 
 from serbench.report.survey import Survey, model_label
 from serbench.results import PhaseTimes, Run
+from serbench.workload.spec import Arrivals
 from tests.serbench.report.grids import grid, measured, placed
 
 
@@ -32,6 +33,12 @@ def test_a_grid_has_a_point_for_every_place_and_a_run_for_every_codec(runs: list
 
 def test_the_batch_is_what_could_run_at_once(runs: list[Run]) -> None:
     assert Survey([placed(run, batch=256) for run in runs]).batches == [3]  # there were three requests
+
+
+def test_the_client_s_limit_is_one_too(runs: list[Run]) -> None:
+    limited = [placed(runs[0], arrivals=Arrivals(max_concurrency=number)) for number in (1, 2)]
+    survey = Survey([*limited, placed(runs[0])])
+    assert (survey.batches, survey.notes) == ([1, 2, 3], [])
 
 
 def test_models_stand_in_the_order_of_their_steps(runs: list[Run]) -> None:
