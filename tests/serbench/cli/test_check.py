@@ -1,0 +1,189 @@
+"""Tests `serbench check` with a codec that gets worse on request: exit codes, refusals, and what is written.
+
+They assert no times but that an encoder which works eight times is slower.
+"""
+
+import json
+from pathlib import Path
+
+import click.testing
+import msgspec
+import pytest
+
+from serbench.gates.baseline import read_baseline
+from serbench_engine.models.config import SimConfig
+from serbench_engine.runner.simulated import SimulatedRunner
+from tests.serbench.cli.calling import call, one_line
+from tests.serbench.planted_codec import Planted
+
+PLANTED = "tests.serbench.planted_codec:CODEC"
+SMALL = ("--model", "sim", "--executor", "inproc", "--num-prompts", "16", "--input-len", "24", "--output-len", "16")
+TIGHT = ("--max-num-seqs", "8", "--num-blocks", "16", "--max-model-len", "128", "--repeats", "4", "--warmup", "0")
+
+
+@pytest.fixture(scope="module")
+def baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("baseline")
+    path = folder / "it.json"
+    result = call("check", str(path), "--update", *SMALL, *TIGHT, "--codec", f"pickle,{PLANTED}", folder=folder)
+    assert result.exit_code == 0, result.stderr
+    assert read_baseline(path).codecs[1].figures["preemptions"] != 0
+    return path
+
+
+def check(baseline: Path, folder: Path, *args: str) -> click.testing.Result:
+    return call("check", str(baseline), *args, folder=folder)
+
+
+def failed(result: click.testing.Result) -> set[str]:
+    """The metrics that failed, of a result with --json."""
+    assert result.exit_code == 1, result.output
+    return {gate["metric"] for gate in json.loads(result.stdout)["gates"] if gate["state"] == "failed"}
+
+
+def test_unchanged_code_passes(baseline: Path, tmp_path: Path) -> None:
+    result = check(baseline, tmp_path, "--no-times")
+    assert result.exit_code == 0, result.output
+    assert "check it: passed: 14 of 14 gates hold; times were not gated" in result.stdout
+
+
+def test_a_plan_one_byte_larger_fails(baseline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Planted, "padding", 1)
+    result = check(baseline, tmp_path, "--no-times", "--json")
+    assert failed(result) == {"plan_bytes"}
+    assert json.loads(result.stdout)["measurements"] == 2
+    [gate] = [gate for gate in json.loads(result.stdout)["gates"] if gate["state"] == "failed"]
+    steps = sum(gate["measured"] for gate in json.loads(result.stdout)["gates"] if gate["metric"] == "steps") // 2
+    assert gate["measured"] - gate["baseline"] == steps
+    assert gate["again"] == gate["measured"]
+
+
+def test_an_encode_that_takes_longer_relative_to_pickle_fails(
+    baseline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Planted, "encodes", 8)  # twice would do on a quiet machine
+    result = check(baseline, tmp_path, "--json")
+    assert "encode_time" in failed(result)
+    assert not {"plan_bytes", "steps", "outputs"} & failed(result)
+
+
+def test_other_outputs_fail(baseline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = SimulatedRunner.sample
+    planted = lambda *args: _shifted(sample(*args))  # noqa: E731 - a method in place of another
+    monkeypatch.setattr(SimulatedRunner, "sample", planted)
+    assert failed(check(baseline, tmp_path, "--no-times", "--json")) >= {"outputs"}
+
+
+def _shifted(result: object) -> object:
+    assert isinstance(result, msgspec.Struct)
+    ids = result.token_ids  # type: ignore[attr-defined]
+    return msgspec.structs.replace(result, token_ids=(ids + 1) % SimConfig().vocab_size)
+
+
+def test_more_steps_fail(baseline: Path, tmp_path: Path) -> None:
+    def fewer_tokens_a_step(document: dict[str, object]) -> None:
+        for one in document["codecs"]:  # type: ignore[attr-defined]
+            one["spec"]["max_num_batched_tokens"] = 16
+
+    slower = tmp_path / "slower.json"
+    document = json.loads(baseline.read_text())
+    fewer_tokens_a_step(document)  # as if the scheduler had come to use less of its budget
+    slower.write_text(json.dumps(document))
+    assert "steps" in failed(check(slower, tmp_path, "--no-times", "--json"))
+
+
+def test_a_run_that_fails_is_no_pass(baseline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from serbench_engine.errors import EngineError
+
+    def broken(*_: object) -> object:
+        raise EngineError("out of order")
+
+    monkeypatch.setattr(SimulatedRunner, "sample", broken)
+    result = check(baseline, tmp_path, "--no-times")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "out of order" in result.stderr
+
+
+def test_summaries_are_written(baseline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Planted, "padding", 1)
+    step_summary = tmp_path / "step.md"
+    step_summary.write_text("before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(step_summary))
+    files = ("--markdown", str(tmp_path / "it.md"), "--github-json", str(tmp_path / "it.json"))
+    assert check(baseline, tmp_path / "runs", "--no-times", *files).exit_code == 1
+    text = (tmp_path / "it.md").read_text()
+    assert text.startswith("### serbench check it: FAILED: 13 of 14 gates hold, after a second measurement")
+    assert f"| {PLANTED} | plan bytes |" in text
+    assert step_summary.read_text() == f"before\n{text}\n"
+
+
+def test_github_action_benchmark_can_read_it(baseline: Path, tmp_path: Path) -> None:
+    assert check(baseline, tmp_path / "runs", "--no-times", "--github-json", str(tmp_path / "it.json")).exit_code == 0
+    entries = json.loads((tmp_path / "it.json").read_text())
+    assert len({entry["name"] for entry in entries}) == len(entries) == 8
+    for entry in entries:
+        assert {"name", "unit", "value"} <= set(entry) <= {"name", "unit", "value", "range", "extra"}
+        assert isinstance(entry["value"], int | float)
+        assert all(isinstance(entry[name], str) for name in ("name", "unit", "extra"))
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("--seed", "3"), "--seed asks for 3, it has 0"),
+        (("--model", "sim:step=2ms"), "--model asks for sim:step=2ms, it has sim"),
+        (("--num-prompts", "5"), "--num-prompts asks for 5, it has 16"),
+        (("--codec", "pickle,cached"), f"--codec asks for pickle,cached, it has pickle,{PLANTED}"),
+        (("--tolerance", "steps=1"), "--tolerance goes with --update"),
+    ],
+)
+def test_what_the_baseline_does_not_hold_is_refused(
+    args: tuple[str, ...], told: str, baseline: Path, tmp_path: Path
+) -> None:
+    result = check(baseline, tmp_path, "--no-times", *args)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert told in one_line(result.stderr)
+
+
+def test_what_the_baseline_holds_may_be_said(baseline: Path, tmp_path: Path) -> None:
+    assert check(baseline, tmp_path, "--no-times", *SMALL, *TIGHT).exit_code == 0
+
+
+def test_a_baseline_that_isn_t_there_is_refused(tmp_path: Path) -> None:
+    result = call("check", "nothing", folder=tmp_path)
+    assert result.exit_code == 2
+    assert "there is no baseline results/baselines/nothing.json" in one_line(result.stderr)
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("--codec", "delta"), "one codec gives no ratio of times"),
+        (("--tolerance", "speed=1"), "there is no metric 'speed'"),
+        (("--tolerance", "steps"), "write METRIC=SHARE"),
+        (("--tolerance", "steps=9"), "a tolerance is a share between 0 and 2"),
+        (("--request-rate", "9"), "requests that arrive one by one"),
+    ],
+)
+def test_baselines_that_would_gate_nothing_are_not_written(args: tuple[str, ...], told: str, tmp_path: Path) -> None:
+    result = call("check", str(tmp_path / "it.json"), "--update", *SMALL, *TIGHT, *args, folder=tmp_path)
+    assert result.exit_code == 2
+    assert told in one_line(result.stderr.splitlines()[-1])
+    assert not (tmp_path / "it.json").exists()
+
+
+def test_an_update_measures_the_same_again(baseline: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "it.json"
+    copy.write_bytes(baseline.read_bytes())
+    args = ("--update", "--no-times", "--tolerance", "steps=0.5")
+    assert call("check", str(copy), *args, folder=tmp_path / "runs").exit_code == 0
+    before, after = read_baseline(baseline), read_baseline(copy)
+    assert [one.spec for one in after.codecs] == [one.spec for one in before.codecs]
+    assert [one.figures for one in after.codecs] == [one.figures for one in before.codecs]
+    assert after.tolerances == {**before.tolerances, "steps": 0.5}
+
+
+def test_the_committed_baselines_can_be_read() -> None:
+    found = list((Path(__file__).resolve().parents[3] / "results" / "baselines").glob("*.json"))
+    assert [read_baseline(path).name for path in found] == [path.stem for path in found]
+    assert "sim" in {path.stem for path in found}

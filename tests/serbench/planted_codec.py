@@ -1,0 +1,60 @@
+"""The codec delta with faults that a test plants: ``--codec tests.serbench.planted_codec:CODEC``. It gates nothing."""
+
+import msgspec
+
+from serbench_codecs.codec import Traits
+from serbench_codecs.delta import DeltaCodec, DeltaDecoder, DeltaEncoder, StepDelta
+from serbench_codecs.plan import StepPlan
+from serbench_codecs.table import RequestTable, TableLimits
+
+
+class Planted:
+    """What is planted: bytes added to every plan, and how often each is encoded."""
+
+    padding = 0
+    encodes = 1
+
+
+class PlantedEncoder:
+    """Delta's, padded and slow."""
+
+    def __init__(self, encoder: DeltaEncoder) -> None:
+        self._encoder = encoder
+
+    def adapt(self, plan: StepPlan, table: RequestTable) -> StepDelta:
+        return self._encoder.adapt(plan, table)
+
+    def encode(self, objects: StepDelta) -> bytes:
+        for _ in range(Planted.encodes - 1):
+            self._encoder.encode(objects)
+        return self._encoder.encode(objects) + bytes(Planted.padding)
+
+
+class PlantedDecoder:
+    """Delta's, without the padding."""
+
+    def __init__(self, decoder: DeltaDecoder) -> None:
+        self._decoder = decoder
+
+    def decode(self, payload: memoryview) -> StepDelta:
+        return self._decoder.decode(payload[: len(payload) - Planted.padding])
+
+    def adapt(self, objects: StepDelta) -> StepPlan:
+        return self._decoder.adapt(objects)
+
+
+class PlantedCodec(msgspec.Struct, frozen=True):
+    """Delta with what is planted."""
+
+    name: str = "planted"
+
+    @property
+    def traits(self) -> Traits:
+        return DeltaCodec().traits
+
+    def ends(self, limits: TableLimits) -> tuple[PlantedEncoder, PlantedDecoder]:
+        encoder, decoder = DeltaCodec().ends(limits)
+        return PlantedEncoder(encoder), PlantedDecoder(decoder)
+
+
+CODEC = PlantedCodec()
