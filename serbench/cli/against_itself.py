@@ -28,7 +28,7 @@ def against_itself(ctx: click.Context, codec: str, choices: Choices, show: Show)
     Raises:
         UsageError: fewer repeats than a verdict needs. OutputsDifferError: the same codec gave two answers.
     """
-    from serbench.against_itself import REPEATS, repeats_to_settle
+    from serbench.against_itself import REPEATS, confirmed, shown, summary
     from serbench.report.console import error_console, tell
     from serbench.stats import MIN_PAIRS
 
@@ -37,28 +37,14 @@ def against_itself(ctx: click.Context, codec: str, choices: Choices, show: Show)
         raise click.UsageError(
             f"--aa with --repeats {choices.repeats} could show nothing; it needs at least {MIN_PAIRS}"
         )
-    choices = choices if asked else msgspec.structs.replace(choices, repeats=REPEATS)
-    measured = _measured(codec, choices)
-    needed = repeats_to_settle(measured[1])
-    if needed is not None and needed > choices.repeats and not asked:
-        tell(error_console(), f"too noisy to tell after {choices.repeats} repeats; measuring again with {needed}")
-        choices = msgspec.structs.replace(choices, repeats=needed)
-        measured = _measured(codec, choices)
-    return _confirmed(measured, codec, choices, show)
-
-
-def _confirmed(measured: "Measurement", codec: str, choices: Choices, show: Show) -> int:
-    """Show what was measured; where it shows a difference, what a second measurement says."""
-    from serbench.against_itself import confirmed, shown, summary
-    from serbench.report.console import error_console, tell
-
     console = error_console()
+    choices = choices if asked else msgspec.structs.replace(choices, repeats=REPEATS)
+    measured = _measured(codec, choices, may_add=not asked)
     first, differs = measured[1], list[str]()
     if shown(first):
-        tell(
-            console, f"a difference was shown in {' and '.join(shown(first))}; measuring again to see whether it stays"
-        )
-        measured = _measured(codec, choices)
+        where = " and ".join(shown(first))
+        tell(console, f"a difference was shown in {where}; measuring again to see whether it stays")
+        measured = _measured(codec, choices, may_add=not asked)
         differs = confirmed(first, measured[1])
     show(*measured)
     for line in summary(measured[1]):
@@ -72,9 +58,17 @@ def _confirmed(measured: "Measurement", codec: str, choices: Choices, show: Show
     return 1 if differs else 0
 
 
-def _measured(codec: str, choices: Choices) -> "Measurement":
+def _measured(codec: str, choices: Choices, *, may_add: bool) -> "Measurement":
+    """Both with their comparison; where they scatter too much to tell, anew with as many repeats as that asks for."""
+    from serbench.against_itself import repeats_to_settle
     from serbench.cli.measure import measure
     from serbench.comparison import compare_runs
+    from serbench.report.console import error_console, tell
 
     runs = measure(experiments_of(choices, [codec, codec]), choices).runs
-    return runs, compare_runs(runs)
+    comparison = compare_runs(runs)
+    needed = repeats_to_settle(comparison)
+    if not may_add or needed is None or needed <= choices.repeats:
+        return runs, comparison
+    tell(error_console(), f"too noisy to tell after {choices.repeats} repeats; measuring again with {needed}")
+    return _measured(codec, msgspec.structs.replace(choices, repeats=needed), may_add=False)
