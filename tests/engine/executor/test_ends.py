@@ -13,7 +13,8 @@ from serbench_engine.executor.registry import EXECUTOR_TRANSPORTS
 from tests.engine.executor.workers import wait_until, wait_until_gone
 
 PROGRAM = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 from serbench_engine.executor.mp import MpExecutor
 from tests.engine.executor.workers import sim_spec, sim_engine, worker_pids
 transport, state = sys.argv[1:]
@@ -30,6 +31,7 @@ if state == "exit":
 sys.stdin.read()
 """
 
+ROOT = Path(__file__).resolve().parents[3]
 SESSIONS = [(transport, "session") for transport in EXECUTOR_TRANSPORTS["mp"]]
 
 Program = subprocess.Popen[str]
@@ -70,7 +72,9 @@ def named_things(pids: list[int]) -> set[str]:
     for pid in pids:
         held |= {os.readlink(one.path) for one in os.scandir(f"/proc/{pid}/fd") if os.path.lexists(one.path)}
         held |= set(Path(f"/proc/{pid}/maps").read_text().split())
-    files = {one for one in held if one.startswith(("/tmp/", "/dev/shm/")) and os.path.lexists(one)}
+    ours = (str(ROOT), sys.prefix, sys.base_prefix)  # which may lie in /tmp as well
+    files = {one for one in held if one.startswith(("/tmp/", "/dev/shm/")) and not one.startswith(ours)}
+    files = {one for one in files if os.path.lexists(one)}
     return files | {name for inode, name in abstract_sockets().items() if f"socket:[{inode}]" in held}
 
 

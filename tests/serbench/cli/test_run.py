@@ -141,7 +141,9 @@ def test_a_worker_that_raises_is_told_with_its_own_traceback(
 
 
 def test_ctrl_c_keeps_what_was_measured_and_says_where(tmp_path: Path) -> None:
-    code = "from serbench.cli.main import main; main()"
+    # A shell's background jobs ignore SIGINT, and so would their children.
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    code += "from serbench.cli.main import main; main()"
     command = [sys.executable, "-c", code, "run", "--model", "sim", *LONG, "--output", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         while not list(tmp_path.glob("*.json")):

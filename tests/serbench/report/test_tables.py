@@ -108,7 +108,10 @@ def test_lines_beside_the_results_are_never_broken() -> None:
     assert file.getvalue() == "a line of [more] than twenty characters\n"
 
 
-def test_progress_names_the_pass_and_draws_between_passes_only(runs: list[Run], tmp_path: Path) -> None:
+def test_progress_names_the_pass_and_draws_between_passes_only(
+    runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     file = io.StringIO()
     console = Console(file=file, width=100, force_terminal=True)
     with TerminalProgress(console) as progress:
