@@ -188,12 +188,12 @@ def mean_context(run: Run) -> int:
 
 
 def model_label(model: str) -> str:
-    """A simulated model by the time of its step, others by name."""
+    """A simulated model by the time of its step, others by name, a folder's last part of it."""
     if is_simulated(model):
         config = parse_simulated(model)
         if not config.token_us:
             return f"model step {config.step_us / 1e3:g} ms"
-    return model
+    return model.rstrip("/").rpartition("/")[2] if model.startswith(("/", ".", "~")) else model
 
 
 def _model_us(run: Run) -> float:

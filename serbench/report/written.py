@@ -41,8 +41,11 @@ def _title(survey: Survey) -> str:
     codecs = sorted(
         {run.spec.codec for run in survey.runs}, key=[*survey.series, *(r.spec.codec for r in survey.runs)].index
     )
-    models = survey.models if len(survey.models) < 3 else [f"{len(survey.models)} models"]
-    return f"serbench: {', '.join(codecs)} on {', '.join(models)}"
+    return f"serbench: {_few(codecs, 'codecs')} on {_few(survey.models, 'models')}"
+
+
+def _few(names: Sequence[str], what: str) -> str:
+    return ", ".join(names) if len(names) <= 6 and len(", ".join(names)) <= 60 else f"{len(names)} {what}"
 
 
 def _summary(survey: Survey) -> list[str]:
@@ -51,7 +54,7 @@ def _summary(survey: Survey) -> list[str]:
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     lines = [
         f"{counted(len(survey.runs), 'run')} with {counted(repeats, 'repeat')}, measured {when} (UTC): "
-        f"{counted(len(survey.series), 'codec')}, {_places(survey)}."
+        f"{counted(len(survey.series), 'codec')} ({', '.join(survey.series)}), {_places(survey)}."
     ]
     lines += _headline(survey.hardest)
     kinds = {run.weights.kind for run in survey.runs}

@@ -21,8 +21,9 @@ from serbench.report.plots.panels import (
     no_tick_labels,
     panel_grid,
     short,
+    title,
 )
-from serbench.report.plots.style import INK, WIDTH_IN, Look, looks
+from serbench.report.plots.style import INK, Look, looks
 
 _MARGIN: Final = 1.25
 """By what factor axes reach beyond what they show."""
@@ -73,13 +74,13 @@ def draw_curves(
     marks = [mark for row in rows for panel in row.panels for curve in panel.curves.values() for mark in curve]
     ranges = _range([mark.x for mark in marks]), _range(_heights(marks))
     for i, row in enumerate(rows):
-        grid.figure.text(room.left / WIDTH_IN, grid.tops[i], row.heading, va="top", fontweight="bold")
+        grid.figure.text(room.left / grid.figure.get_figwidth(), grid.tops[i], row.heading, va="top", fontweight="bold")
         numbered = 0 if side == "right" else len(row.panels) - 1
         for j, axes in enumerate(grid.panels[i]):
             if j >= len(row.panels) or not row.panels[j].curves:
                 axes.set_axis_off()
                 continue
-            axes.set_title(row.panels[j].title, pad=3, fontweight="normal")
+            title(axes, row.panels[j].title)
             _axes(axes, x, y, ranges, side=side, outer=(i == len(rows) - 1, j == numbered))
             if base_line is not None:
                 axes.axhline(base_line, color=INK, linewidth=0.8, zorder=1)
@@ -152,11 +153,11 @@ def _curve(axes: Axes, curve: Sequence[Mark], look: Look) -> None:
 
 
 def _axis_names(grid: Grid, x: str, y: str, room: Room) -> None:
-    height_in = grid.figure.get_figheight()
-    middle_in = room.left + (WIDTH_IN - room.left - room.right) / 2
-    grid.figure.text(middle_in / WIDTH_IN, 0.03 / height_in, x, ha="center", va="bottom")
+    width_in, height_in = grid.figure.get_size_inches()
+    middle_in = room.left + (width_in - room.left - room.right) / 2
+    grid.figure.text(middle_in / width_in, 0.03 / height_in, x, ha="center", va="bottom")
     low, high = grid.panels[-1][0].get_position().y0, grid.panels[0][0].get_position().y1
-    grid.figure.text(0.02 / WIDTH_IN, (low + high) / 2, y, ha="left", va="center", rotation=90)
+    grid.figure.text(0.02 / width_in, (low + high) / 2, y, ha="left", va="center", rotation=90)
 
 
 def draw_dots(panel: Panel, series: Sequence[str], value: Axis) -> Figure:
@@ -165,7 +166,7 @@ def draw_dots(panel: Panel, series: Sequence[str], value: Axis) -> Figure:
     [[axes]] = grid.panels
     styles = looks(series)
     marks = {name: curve[0] for name, curve in panel.curves.items()}
-    axes.set_title(panel.title, pad=3)
+    title(axes, panel.title)
     log_axis(axes, "x", *_range(_heights(list(marks.values()))), value.write)
     axes.set_ylim(len(marks) - 0.5, -0.5)
     fixed_ticks(axes, "y", range(len(marks)), [short(name) for name in marks])

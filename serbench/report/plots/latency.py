@@ -15,6 +15,7 @@ from serbench.report.plots.panels import (
     no_tick_labels,
     panel_grid,
     short,
+    title,
 )
 from serbench.report.plots.style import INK, Look, looks
 from serbench.report.survey import Survey
@@ -32,14 +33,14 @@ def draw_latency(survey: Survey) -> Figure | str:
     hardest point. Quantiles are medians over the repeats.
     """
     runs = survey.hardest.runs
-    kinds = [(kind, title) for kind, title in KINDS if any(quantiles(run, kind) for run in runs.values())]
+    kinds = [(kind, what) for kind, what in KINDS if any(quantiles(run, kind) for run in runs.values())]
     if not kinds:
         return "these runs were stored without the distribution of latencies"
     grid = panel_grid(1, len(kinds), 0.24 * len(runs) + 0.15, Room(left=names_in(list(runs))))
     styles = looks(survey.series)
-    for i, (axes, (kind, title)) in enumerate(zip(grid.panels[0], kinds, strict=True)):
+    for i, (axes, (kind, what)) in enumerate(zip(grid.panels[0], kinds, strict=True)):
         _panel(axes, {name: quantiles(run, kind) for name, run in runs.items()}, styles)
-        axes.set_title(title, pad=3, fontweight="normal")
+        title(axes, what)
         fixed_ticks(axes, "y", range(len(runs)), [short(name) for name in runs])
         if i:
             no_tick_labels(axes, "y")

@@ -16,6 +16,8 @@ from serbench.report.plots.style import GRID, INK, SMALL_PT, WIDTH_IN
 
 _TITLE_IN: Final = 0.19
 _HEADING_IN: Final = 0.17
+_NARROWEST_IN: Final = 1.25
+_LETTER_IN: Final = 0.067  # of a title, on average
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -41,31 +43,41 @@ class Grid(msgspec.Struct, frozen=True, eq=False):
 
 
 def panel_grid(rows: int, columns: int, height_in: float, room: Room) -> Grid:
-    """Panels of ``height_in``, filling WIDTH_IN; only the last row has room for tick labels below."""
-    width_in = (WIDTH_IN - room.left - room.right - (columns - 1) * room.between) / columns
+    """Panels of ``height_in`` that fill WIDTH_IN, or more where that would make them too narrow; only the last row has
+    room for tick labels below.
+    """
+    around_in = room.left + room.right + (columns - 1) * room.between
+    width_in = max(_NARROWEST_IN, (WIDTH_IN - around_in) / columns)
+    page_in = around_in + columns * width_in
     above_in = _TITLE_IN + (_HEADING_IN if room.headings else 0.0)
     total_in = room.top + rows * (above_in + height_in) + (rows - 1) * 0.16 + room.bottom
-    figure = Figure(figsize=(WIDTH_IN, total_in))
+    figure = Figure(figsize=(page_in, total_in))
     panels, tops, top_in = [], [], total_in - room.top
     for _ in range(rows):
         bottom_in = top_in - above_in - height_in
         lefts_in = [room.left + i * (width_in + room.between) for i in range(columns)]
-        boxes = [
-            (left / WIDTH_IN, bottom_in / total_in, width_in / WIDTH_IN, height_in / total_in) for left in lefts_in
-        ]
+        boxes = [(left / page_in, bottom_in / total_in, width_in / page_in, height_in / total_in) for left in lefts_in]
         panels.append([figure.add_axes(box) for box in boxes])
         tops.append(top_in / total_in)
         top_in = bottom_in - 0.16
     return Grid(figure, panels, tops)
 
 
-LONGEST: Final = 24
+LONGEST: Final = 20
 """Letters of a name that there is room for."""
 
 
 def short(name: str) -> str:
     """A name with as many letters as there is room for."""
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+
+
+def title(axes: Axes, text: str) -> None:
+    """A title above the panel, as much of it as there is room for."""
+    figure = axes.get_figure()
+    assert isinstance(figure, Figure)
+    room = int(axes.get_position().width * figure.get_figwidth() / _LETTER_IN)
+    axes.set_title(text if len(text) <= room else f"{text[: room - 1]}…", pad=3, fontweight="normal")
 
 
 def names_in(names: Sequence[str]) -> float:
@@ -112,7 +124,7 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
     """Places as near to ``wanted`` as can be, ``gap`` or more apart, in the same order; within ``low`` … ``high`` where
     there is room.
     """
-    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
+    order = sorted(range(len(wanted)), key=lambda i: (wanted[i], -i))  # of equals the first stands highest
     blocks: list[list[float]] = []  # sum of wanted places less their offsets, number
     for rank, i in enumerate(order):
         blocks.append([wanted[i] - rank * gap, 1])

@@ -11,7 +11,16 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from serbench.report.figures import figure
-from serbench.report.plots.panels import Room, fixed_ticks, light_grid, names_in, no_tick_labels, panel_grid, short
+from serbench.report.plots.panels import (
+    Room,
+    fixed_ticks,
+    light_grid,
+    names_in,
+    no_tick_labels,
+    panel_grid,
+    short,
+    title,
+)
 from serbench.report.plots.places import batch_words, few
 from serbench.report.plots.style import EDGE, GROUPS, SMALL_PT
 from serbench.report.survey import Point, Survey
@@ -28,7 +37,7 @@ def draw_phases(survey: Survey) -> Figure:
     grid = panel_grid(1, len(points), height_in, Room(names_in(names), right=0.42, between=0.42, top=0.36, bottom=0.55))
     for i, (axes, point) in enumerate(zip(grid.panels[0], points, strict=True)):
         _bars(axes, point, names)
-        axes.set_title(batch_words(survey, point.batch), pad=3, fontweight="normal")
+        title(axes, batch_words(survey, point.batch))
         fixed_ticks(axes, "y", range(len(names)), [short(name) for name in names])
         if i:
             no_tick_labels(axes, "y")
