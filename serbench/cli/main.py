@@ -27,6 +27,7 @@ COMMANDS: Final[dict[str, str]] = {
     "report": "serbench.cli.write_report",
     "trace": "serbench.cli.show_trace",
     "hostpath": "serbench.cli.hostpath",
+    "predict": "serbench.cli.predict",
     "record": "serbench.cli.record",
     "replay": "serbench.cli.replay",
     "codecs": "serbench.cli.list_codecs",

@@ -1,0 +1,106 @@
+"""Holds `serbench predict` to the simulated engine: predicted against measured throughput over a grid, interleaved.
+
+It does not know how host times become a prediction. Each repeat measures the host's time beside the prediction's own
+model and, right after it or right before, the engine with the model asked for, so that a drift of the machine meets
+both. A simulated device sleeps, and oversleeps where other programs run: its realised time is recorded. ``ratio`` is
+what a prediction from the realised time says over what was measured, the median of the repeats; over 10 % anywhere the
+script fails. ``as asked`` is the same from the time asked for.
+
+    python benchmarks/predict_check.py --batch 16,256 --step 1ms,10ms --codec pickle,columnar
+"""
+
+import argparse
+import statistics
+import sys
+from itertools import product
+
+import msgspec
+
+from serbench.experiment import Experiment
+from serbench.live import LiveEngine
+from serbench.predict import HOST_MODEL, synchronous
+from serbench.steady_decode import SteadyBatch, SteadySteps, decode_steadily, prepare_steady, simulated
+
+MOST_WRONG = 0.10
+GRID = ("codec", "batch", "context", "step")
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """What one cell came to, medians over the repeats: µs a step, tokens/s, and predicted over measured tokens/s."""
+
+    host_us: float
+    device_us: float
+    predicted: float
+    measured: float
+    ratio: float
+    ratio_as_asked: float
+
+
+class Contender:
+    """An engine with one simulated model that decodes one steady batch, pass after pass."""
+
+    def __init__(self, base: Experiment, model: str, steady: SteadyBatch) -> None:
+        self._steps = steady.steps
+        self._prepared = prepare_steady(base, steady, simulated(model, steady.max_model_len))
+        self._engine = LiveEngine(self._prepared)
+
+    def decode(self, group: int) -> SteadySteps:
+        """One pass with the prompts of ``group``."""
+        session = self._engine.session(self._prepared.experiment)
+        return decode_steadily(session, self._prepared.workload.requests(group), self._steps)
+
+    def close(self) -> None:
+        self._engine.close()
+
+
+def check(base: Experiment, batch: int, context: int, step_ms: float, steps: int = 32) -> Cell:
+    """Predict and measure one cell, ``base.repeats`` times after one pass of each to warm up."""
+    steady = SteadyBatch(batch=batch, context=context, steps=steps)
+    host, real = (Contender(base, model, steady) for model in (HOST_MODEL, f"sim:step={step_ms:g}ms"))
+    cells: list[Cell] = []
+    try:
+        for group in range(-1, base.repeats):
+            order = (host, real) if group % 2 else (real, host)
+            done = {id(one): one.decode(group) for one in order}
+            cells.append(compared(done[id(host)], done[id(real)], batch, step_ms * 1e3))
+    finally:
+        host.close()
+        real.close()
+    return Cell(*(statistics.median(column) for column in zip(*map(msgspec.structs.astuple, cells[1:]), strict=True)))
+
+
+def compared(host: SteadySteps, real: SteadySteps, batch: int, asked_us: float) -> Cell:
+    """One repeat: what the host's mean time says of an engine that was measured too."""
+    host_us, device_us, step_us = (float(us.mean()) for us in (host.host_us, real.device_us, real.step_us))
+    predicted_us, as_asked_us = synchronous(host_us, device_us), synchronous(host_us, asked_us)
+    predicted, measured = batch / predicted_us * 1e6, batch / step_us * 1e6
+    return Cell(host_us, device_us, predicted, measured, step_us / predicted_us, step_us / as_asked_us)
+
+
+def main() -> int:
+    """Print a line for each cell; 1 if one is more than 10 % wrong."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--codec", default="pickle,columnar")
+    parser.add_argument("--batch", default="16,256")
+    parser.add_argument("--context", default="128,512")
+    parser.add_argument("--step", default="1ms,2ms,10ms", help="times of the model (default: 1ms,2ms,10ms)")
+    parser.add_argument("--executor", default="mp", choices=("mp", "inproc"))
+    parser.add_argument("--repeats", type=int, default=5)
+    args = parser.parse_args()
+    columns = (*GRID, "host µs", "device µs", "predicted/s", "measured/s", "ratio", "as asked")
+    print("".join(f"{name:>12}" for name in columns))
+    wrong = 0
+    for codec, batch, context, step in product(*(getattr(args, name).split(",") for name in GRID)):
+        base = Experiment(model="sim", codec=codec, executor=args.executor, repeats=args.repeats)
+        cell = check(base, int(batch), int(context), float(step.removesuffix("ms")))
+        wrong += abs(cell.ratio - 1) > MOST_WRONG
+        figures = (cell.host_us, cell.device_us, cell.predicted, cell.measured)
+        line = "".join(f"{one:>12}" for one in (codec, batch, context, step))
+        line += "".join(f"{one:12,.0f}" for one in figures)
+        print(f"{line}{cell.ratio:12.3f}{cell.ratio_as_asked:12.3f}", flush=True)
+    print(f"{wrong} cells are more than {MOST_WRONG:.0%} wrong" if wrong else f"all within {MOST_WRONG:.0%}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

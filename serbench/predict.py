@@ -1,0 +1,164 @@
+"""Says what throughput host times allow, ``serbench/prediction/1``, for model steps of given times.
+
+It does not know how host times are measured (hostpath_cells.py) or runs stored (results.py).
+
+The engine is synchronous with one worker: a step is the host's time and then the model's. An engine that overlaps them,
+or one with more workers, is another function from the same two times to a step (``StepTime``).
+"""
+
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Final, TypeAlias
+
+import msgspec
+
+from serbench.comparison import check_comparable
+from serbench.errors import ResultsError
+from serbench.hostpath import HostCell, Hostpath
+from serbench.results import Repeat, Run
+from serbench.stats import Finding, judge
+
+SCHEMA: Final = "serbench/prediction/1"
+
+HOST_MODEL: Final = "sim:step=1ms"
+"""What host times are measured with for a prediction: a model that takes a while, so that who waits for it sleeps, and
+caches cool down, as with a real one."""
+
+SYNCHRONOUS: Final = (
+    "synchronous engine, one worker: a step is the host's time, then the model's",
+    "the model takes exactly the given time, from its launch to the sampled ids",
+)
+
+StepTime: TypeAlias = Callable[[float, float], float]
+"""The time of a step from that of the host and that of the model, all in µs."""
+
+
+class ModelTime(msgspec.Struct, frozen=True):
+    """A model's time: ``step_us`` a step plus ``token_us`` a token computed."""
+
+    step_us: float
+    token_us: float = 0.0
+
+    def us(self, tokens: float) -> float:
+        """Of a step that computes ``tokens``."""
+        return self.step_us + self.token_us * tokens
+
+
+class Allowed(msgspec.Struct, frozen=True, kw_only=True):
+    """What one codec's host time allows with one model.
+
+    ``output_tokens_per_s``: one for each pass or repeat that the host time was measured in. ``host_share`` of all time.
+    ``against_first``: as a ratio of throughput, None for the first codec.
+    """
+
+    label: str
+    model: ModelTime
+    host_us: float
+    host_share: float
+    output_tokens_per_s: list[float]
+    against_first: Finding | None = None
+
+
+class Prediction(msgspec.Struct, frozen=True, kw_only=True):
+    """All codecs with all models, model by model. ``assumptions`` are lines for the reader; ``source`` says what the
+    host times are from.
+    """
+
+    schema: str = SCHEMA
+    source: str
+    assumptions: list[str]
+    rows: list[Allowed]
+
+
+def synchronous(host_us: float, model_us: float) -> float:
+    """One after the other."""
+    return host_us + model_us
+
+
+def predict_steady(hostpath: Hostpath, models: Sequence[ModelTime], step_time: StepTime = synchronous) -> Prediction:
+    """What a steady decode allows, from the mean host time of each pass of each cell: one shape, several codecs.
+
+    Raises:
+        ResultsError: no cell was measured.
+    """
+    cells = [cell for cell in hostpath.cells if not cell.skipped]
+    skipped = [f"{cell.codec} is left out: {cell.skipped}" for cell in hostpath.cells if cell.skipped]
+    if not cells:
+        raise ResultsError(f"there are no host times to predict from: {'; '.join(skipped)}")
+    batch, context = cells[0].batch, cells[0].context
+
+    def of(cell: HostCell, model: ModelTime) -> Allowed:
+        host_us = median(one.host_us.mean for one in cell.passes)
+        rates = [batch / step_time(one.host_us.mean, model.us(batch)) * 1e6 for one in cell.passes]
+        return _allowed(cell.codec, model, host_us, step_time(host_us, model.us(batch)), rates)
+
+    return Prediction(
+        source=f"host times measured now, {batch:,} requests at {context:,} tokens",
+        assumptions=[
+            *SYNCHRONOUS,
+            f"steady decode: {batch:,} requests stay, each gets a token in every step; prefill is not counted",
+            f"the host takes as long as beside {HOST_MODEL}, whatever the model's time; its mean counts",
+            *skipped,
+        ],
+        rows=[row for model in models for row in _against_first([of(cell, model) for cell in cells])],
+    )
+
+
+def predict_runs(runs: Sequence[Run], models: Sequence[ModelTime], step_time: StepTime = synchronous) -> Prediction:
+    """What stored runs would have made had their model taken another time: the same steps, the same host.
+
+    Raises:
+        ResultsError: runs that can't be compared with the first, or whose requests came at a rate of their own.
+    """
+    for run in runs:
+        check_comparable(runs[0], run)
+        if run.spec.arrivals.kind != "together":
+            raise ResultsError(f"{run.id}: its requests came in their own time, which no faster engine can change")
+    groups = sorted(set.intersection(*({repeat.group for repeat in run.repeats} for run in runs)))
+
+    def of(run: Run, model: ModelTime) -> Allowed:
+        repeats = [repeat for repeat in run.repeats if repeat.group in groups]
+        steps_us = [step_time(_host_us(one), model.us(_tokens(one))) for one in repeats]
+        rates = [one.output_tokens / one.steps / us * 1e6 for one, us in zip(repeats, steps_us, strict=True)]
+        return _allowed(run.spec.codec, model, median(map(_host_us, repeats)), median(steps_us), rates)
+
+    return Prediction(
+        source=f"host times of {', '.join(run.id for run in runs)}",
+        assumptions=[
+            *SYNCHRONOUS,
+            "the same steps with the same batches as in the runs, prefill included",
+            "the host takes as long as it did in the runs, whatever the model's time; its mean counts",
+        ],
+        rows=[row for model in models for row in _against_first([of(run, model) for run in runs])],
+    )
+
+
+def encode_prediction(prediction: Prediction) -> bytes:
+    """The document as indented JSON with a final newline."""
+    return msgspec.json.format(msgspec.json.encode(prediction), indent=2) + b"\n"
+
+
+def _host_us(repeat: Repeat) -> float:
+    """A step's share of the repeat's wall time, the model's own phases left out."""
+    model_us = sum(repeat.phases_us[name].total for name in ("forward", "sample"))
+    return max(0.0, repeat.wall_s * 1e6 - model_us) / repeat.steps
+
+
+def _tokens(repeat: Repeat) -> float:
+    """Tokens that went through the model in a step: all but each request's last, which is only sampled."""
+    requests = repeat.requests_per_s * repeat.wall_s
+    return (repeat.input_tokens + repeat.output_tokens - requests) / repeat.steps
+
+
+def _allowed(label: str, model: ModelTime, host_us: float, step_us: float, rates: list[float]) -> Allowed:
+    return Allowed(label=label, model=model, host_us=host_us, host_share=host_us / step_us, output_tokens_per_s=rates)
+
+
+def _against_first(rows: Sequence[Allowed]) -> list[Allowed]:
+    first = rows[0].output_tokens_per_s
+
+    def judged(row: Allowed) -> Allowed:
+        finding = judge(first, row.output_tokens_per_s, higher_is_better=True)
+        return msgspec.structs.replace(row, against_first=finding)
+
+    return [rows[0], *map(judged, rows[1:])]

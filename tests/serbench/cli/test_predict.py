@@ -1,0 +1,58 @@
+"""Tests `serbench predict`: measured now and from stored runs, and bad input. They assert no times."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.serbench.cli.calling import HERE, call, refused
+
+QUICK = ("--executor", "inproc", "--repeats", "1", "--warmup", "0", "--batch", "4", "--context", "20")
+
+
+def test_host_times_are_measured_for_the_codecs_asked_for() -> None:
+    result = call("predict", "--step", "1ms,20ms", "--codec", "delta,columnar", *QUICK)
+    assert result.exit_code == 0, result.stderr
+    words = " ".join(result.stdout.split())
+    for one in ("4 requests at 20 tokens", "1 ms", "20 ms", "columnar", "assuming: synchronous engine", "too few"):
+        assert one in words
+    assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+def test_the_document_has_a_row_for_each_model_and_codec() -> None:
+    result = call("predict", "--step", "1ms,2ms", "--token", "3us", "--codec", "delta,columnar", *QUICK, "--json")
+    document = json.loads(result.stdout)
+    assert document["schema"] == "serbench/prediction/1"
+    assert [(row["label"], row["model"]["step_us"]) for row in document["rows"]] == [
+        ("delta", 1000.0),
+        ("columnar", 1000.0),
+        ("delta", 2000.0),
+        ("columnar", 2000.0),
+    ]
+    assert {row["model"]["token_us"] for row in document["rows"]} == {3.0}
+
+
+def test_stored_runs_are_predicted_from(tmp_path: Path) -> None:
+    assert call("compare", *HERE, "--codec", "pickle,columnar", folder=tmp_path).exit_code == 0
+    files = sorted(map(str, tmp_path.iterdir()))
+    result = call("predict", *files, "--step", "2ms")
+    assert result.exit_code == 0, result.stderr
+    assert "host times of" in result.stdout
+    line = refused("predict", *files, "--step", "2ms", "--batch", "4")
+    assert "so --batch means nothing here" in line
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ([], ["Missing option '--step'"]),
+        (["--step", "fast"], ["step is 'fast', which is no time"]),
+        (["--step", "1ms", "--token", "2"], ["token is '2', which is no time"]),
+        (["--step", "1ms", "nothing"], ["nothing is neither a file nor a run"]),
+        (["--step", "1ms", "--codec", "detla"], ["no codec 'detla'"]),
+    ],
+)
+def test_bad_input_is_one_clear_line(args: list[str], words: list[str]) -> None:
+    line = refused("predict", *args)
+    for word in words:
+        assert word in line

@@ -1,0 +1,160 @@
+"""Tests what is predicted from host times: arithmetic on made-up ones, and the simulated engine.
+
+They assert no times, but ratios of two that were taken side by side.
+"""
+
+import math
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from benchmarks.predict_check import MOST_WRONG, check
+from serbench.environment import Environment
+from serbench.errors import ResultsError
+from serbench.experiment import Experiment
+from serbench.hostpath import HostCell, HostPass, Hostpath, HostpathSpec, Shape, Times, summed
+from serbench.predict import ModelTime, predict_runs, predict_steady
+from serbench.results import Run
+from serbench.workload.spec import Arrivals
+from tests.serbench.mocks import ENVIRONMENT, Bench, prepared
+
+
+def host_pass(group: int, mean_us: float) -> HostPass:
+    return HostPass(
+        group=group,
+        order=group,
+        steps=8,
+        host_us=Times(mean_us / 2, mean_us * 2, mean_us),
+        phases_us={},
+        plan_bytes=1.0,
+        result_bytes=1.0,
+    )
+
+
+def hostpath(environment: Environment = ENVIRONMENT, **host_us: list[float]) -> Hostpath:
+    """Cells of 100 requests; a codec without times was skipped."""
+    cells = []
+    for codec, means in host_us.items():
+        cell = HostCell(codec=codec, batch=100, context=512, skipped="" if means else "full state of 9.0 M ids")
+        cells.append(summed(cell, [host_pass(i, us) for i, us in enumerate(means)]) if means else cell)
+    return Hostpath(
+        spec=HostpathSpec(codecs=tuple(host_us), shapes=(Shape(100, 512),)),
+        environment=environment,
+        dropped_steps=4,
+        cells=cells,
+        growth_per_request=[],
+        growth_with_context=[],
+    )
+
+
+def test_a_step_is_the_host_s_time_then_the_model_s() -> None:
+    prediction = predict_steady(hostpath(pickle=[1000.0] * 4, columnar=[250.0] * 4), [ModelTime(500.0, 2.5)])
+    pickle, columnar = prediction.rows
+    assert pickle.output_tokens_per_s == [pytest.approx(100 / 1750e-6)] * 4
+    assert columnar.output_tokens_per_s == [pytest.approx(100 / 1000e-6)] * 4
+    assert [pickle.host_share, columnar.host_share] == pytest.approx([1000 / 1750, 0.25])
+    assert pickle.against_first is None
+    assert columnar.against_first is not None
+    assert columnar.against_first.ratio == pytest.approx(1.75)
+    assert columnar.against_first.verdict == "faster"
+
+
+def test_the_slower_the_model_the_less_a_codec_matters() -> None:
+    models = [ModelTime(us) for us in (0.0, 1e3, 1e4, 1e5)]
+    prediction = predict_steady(hostpath(pickle=[1000.0] * 4, columnar=[100.0] * 4), models)
+    ratios = [row.against_first.ratio for row in prediction.rows if row.against_first is not None]
+    assert ratios[0] == pytest.approx(10.0)
+    assert ratios == sorted(ratios, reverse=True)
+    assert ratios[-1] < 1.01
+
+
+def test_an_engine_of_another_kind_is_another_function() -> None:
+    prediction = predict_steady(hostpath(columnar=[400.0] * 4), [ModelTime(1000.0)], step_time=max)
+    assert prediction.rows[0].output_tokens_per_s == [pytest.approx(100 / 1000e-6)] * 4
+
+
+def test_what_was_skipped_is_said() -> None:
+    prediction = predict_steady(hostpath(pickle=[], columnar=[400.0] * 4), [ModelTime(1000.0)])
+    assert [row.label for row in prediction.rows] == ["columnar"]
+    assert "pickle is left out: full state of 9.0 M ids" in prediction.assumptions
+    with pytest.raises(ResultsError, match="no host times to predict from: pickle is left out"):
+        predict_steady(hostpath(pickle=[]), [ModelTime(1000.0)])
+
+
+def test_assumptions_are_told() -> None:
+    assumptions = " ".join(predict_steady(hostpath(columnar=[400.0] * 4), [ModelTime(1000.0)]).assumptions)
+    for words in ("synchronous", "one worker", "100 requests stay", "sim:step=1ms", "prefill is not counted"):
+        assert words in assumptions
+
+
+# --- from stored runs -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    """Mock runs: each step takes 1 ms (pickle) or 0.6 ms (delta), half of which is the model's."""
+    things = prepared(["pickle", "delta"])
+    folder = tmp_path_factory.mktemp("runs")
+    return Bench(things, folder, lambda one: 600.0 if one.codec == "delta" else 1000.0).run()
+
+
+def test_with_the_model_s_own_time_a_run_is_predicted_as_it_was(runs: list[Run]) -> None:
+    prediction = predict_runs(runs[:1], [ModelTime(500.0)])
+    measured = [repeat.output_tokens_per_s for repeat in runs[0].repeats]
+    assert prediction.rows[0].output_tokens_per_s == pytest.approx(measured)
+
+
+def test_runs_with_another_model(runs: list[Run]) -> None:
+    pickle, delta = predict_runs(runs, [ModelTime(100.0)]).rows
+    assert [pickle.host_us, delta.host_us] == pytest.approx([500.0, 300.0])
+    assert delta.against_first is not None
+    assert delta.against_first.ratio == pytest.approx(600 / 400)
+    assert delta.against_first.pairs == 5
+
+
+def test_a_token_s_time_counts_for_every_token_computed(runs: list[Run]) -> None:
+    [row] = predict_runs(runs[:1], [ModelTime(0.0, 10.0)]).rows
+    repeat = runs[0].repeats[0]
+    tokens = repeat.input_tokens + repeat.output_tokens - 3  # of three requests
+    wall_us = 500.0 * repeat.steps + 10.0 * tokens
+    assert row.output_tokens_per_s[0] == pytest.approx(repeat.output_tokens / wall_us * 1e6)
+
+
+def test_runs_that_came_in_their_own_time_are_refused(runs: list[Run]) -> None:
+    paced = msgspec.structs.replace(runs[0].spec, arrivals=Arrivals(kind="poisson", request_rate=2.0))
+    with pytest.raises(ResultsError, match="came in their own time"):
+        predict_runs([msgspec.structs.replace(runs[0], spec=paced)], [ModelTime(500.0)])
+
+
+def test_runs_that_can_t_be_compared_are_refused(runs: list[Run]) -> None:
+    other = msgspec.structs.replace(runs[1], spec=msgspec.structs.replace(runs[1].spec, seed=7))
+    with pytest.raises(ResultsError, match="seeds"):
+        predict_runs([runs[0], other], [ModelTime(500.0)])
+
+
+# --- against the engine ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("codec", "batch", "step_ms"), [("pickle", 32, 2), ("columnar", 8, 2), ("columnar", 128, 5)])
+def test_the_simulated_engine_does_what_is_predicted(codec: str, batch: int, step_ms: float) -> None:
+    """Medians of interleaved pairs; a machine that is disturbed for longer gets another chance, and another."""
+    base = Experiment(model="sim", codec=codec, executor="inproc", repeats=5)
+    ratios: list[float] = []
+    while len(ratios) < 3 and (not ratios or abs(math.log(ratios[-1])) > MOST_WRONG):
+        ratios.append(check(base, batch, 128, step_ms, steps=16).ratio)
+    assert abs(math.log(ratios[-1])) <= MOST_WRONG, ratios
+
+
+def test_the_check_sees_a_host_time_that_is_left_out() -> None:
+    base = Experiment(model="sim", codec="pickle", executor="inproc", repeats=3)
+    cell = check(base, 64, 512, 0.5, steps=16)
+    without = cell.ratio * (cell.host_us + cell.device_us) / cell.device_us
+    assert without > 1 + MOST_WRONG
+
+
+def test_a_run_file_can_be_predicted_from(runs: list[Run], tmp_path: Path) -> None:
+    from serbench.results import read_run, store_run
+
+    stored = [read_run(store_run(run, tmp_path)) for run in runs]
+    assert predict_runs(stored, [ModelTime(100.0)]) == predict_runs(runs, [ModelTime(100.0)])
