@@ -10,6 +10,7 @@ from rich.text import Text
 
 from serbench.comparison import Comparison, Row
 from serbench.report.figures import figure, times
+from serbench.report.folding_table import FoldingTable
 from serbench.report.heading import comparison_heading
 from serbench.results import Run
 from serbench.stats import Finding
@@ -30,7 +31,8 @@ def comparison_report(comparison: Comparison, runs: Sequence[Run]) -> Renderable
 
 def comparison_table(comparison: Comparison) -> Table:
     """Each run's figures with their ratio to the first; below it the 95 % interval, then the verdict."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1), leading=1)
+    floors = dict.fromkeys(range(1, 5), 13)  # narrower ones would break intervals
+    table = FoldingTable(floors=floors, box=SIMPLE_HEAD, show_edge=False, padding=(0, 1), leading=1)
     table.add_column("codec", overflow="fold", min_width=10)
     for name in ("output\ntokens/s", "host µs\na step", "host µs\nwithout adapt", "bytes\na step"):
         table.add_column(name, justify="right", overflow="fold", min_width=13)

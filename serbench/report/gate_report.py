@@ -10,12 +10,12 @@ from typing import Final
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from serbench.gates.judging import Gate, Outcome
 from serbench.gates.metrics import Value
 from serbench.report.figures import counted
+from serbench.report.folding_table import FoldingTable
 
 STYLES: Final = {"failed": "red", "not confirmed": "yellow", "better": "green", "passed": ""}
 COLUMNS: Final = ("codec", "metric", "baseline", "measured", "change", "tolerance", "state")
@@ -24,7 +24,7 @@ COLUMNS: Final = ("codec", "metric", "baseline", "measured", "change", "toleranc
 def gate_report(outcome: Outcome) -> RenderableType:
     """The verdict and every gate that did not simply pass."""
     lines = [gate for gate in outcome.gates if gate.state != "passed"]
-    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1))
+    table = FoldingTable(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1))
     for i, name in enumerate(COLUMNS):
         table.add_column(name, justify="left" if i < 2 else "right", overflow="fold")
     for gate in lines:

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from serbench.report.figures import counted
 from serbench.results import Run
-from serbench.workload.spec import Dataset, Prompts, Synthetic
+from serbench.workload.spec import Arrivals, Dataset, Prompts, Synthetic
 
 
 def run_heading(run: Run) -> Text:
@@ -18,7 +18,7 @@ def run_heading(run: Run) -> Text:
         "\n",
         (f"codec {spec.codec}", "bold"),
         f"  results {spec.result_format}, transport {spec.transport}, executor {spec.executor}{workers}\n",
-        (f"{_workload(run)}; {_repeats(run)}", "dim"),
+        (f"{_workload(run)}; {_repeats(run)}{_arrivals(run)}", "dim"),
     )
 
 
@@ -32,7 +32,7 @@ def comparison_heading(runs: Sequence[Run]) -> Text:
         _model(first),
         "\n",
         path,
-        (f"{_workload(first)}; {_repeats(first)}{together}\n", "dim"),
+        (f"{_workload(first)}; {_repeats(first)}{together}{_arrivals(first)}\n", "dim"),
         ("× is the ratio to the first, with its 95 % interval and verdict", "dim"),
     )
 
@@ -48,9 +48,13 @@ def _workload(run: Run) -> str:
         case Synthetic() as spec:
             return f"{counted(spec.num_prompts, 'random prompt')}: {tokens}"
         case Dataset() as spec:
-            return f"prompts of {spec.path}: {tokens}"
+            return f"{spec.path} ({spec.format}): {tokens}"
         case Prompts() as spec:
             return f"{counted(len(spec.texts), 'prompt')}: {tokens}"
+
+
+def _arrivals(run: Run) -> str:
+    return "" if run.spec.arrivals == Arrivals() else f"\narrivals {run.spec.arrivals}"
 
 
 def _repeats(run: Run) -> str:

@@ -12,6 +12,7 @@ from rich.text import Text
 from serbench.hostpath import Growth, HostCell, Hostpath
 from serbench.report.comparison_table import interval
 from serbench.report.figures import counted, figure, times
+from serbench.report.folding_table import FoldingTable
 
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "sched": ("schedule",),
@@ -59,7 +60,7 @@ def _heading(hostpath: Hostpath) -> Text:
 
 
 def _table() -> Table:
-    return Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1))
+    return FoldingTable(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1))
 
 
 def _grid(cells: Sequence[HostCell], shown: Callable[[HostCell], str]) -> Table:
@@ -102,7 +103,7 @@ def _growth_table(growth: Sequence[Growth]) -> Table | None:
 
 def _phases_table(cells: Sequence[HostCell]) -> Table:
     """A block for each batch and context, a line for each codec."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=0)
+    table = FoldingTable(box=SIMPLE_HEAD, show_edge=False, padding=0)
     table.add_column("codec", overflow="fold", min_width=10)
     for name in ("host", "p99", *COLUMNS):
         table.add_column(name, justify="right", no_wrap=True)

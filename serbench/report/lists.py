@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from serbench.doctor import Finding
+from serbench.report.folding_table import FoldingTable
 from serbench_codecs.codec import Traits
 from serbench_codecs.registry import CodecInfo
 from serbench_engine.models.known import KnownModel
@@ -17,7 +18,7 @@ SIGNS: Final = {"fine": ("âœ“", "green"), "care": ("!", "yellow"), "wrong": ("âœ
 
 def codecs_table(codecs: Sequence[CodecInfo]) -> Table:
     """One codec a block: what it is, its options (the default first), its traits."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False)
+    table = FoldingTable(box=SIMPLE_HEAD, show_edge=False)
     table.add_column("codec", no_wrap=True, style="bold")
     table.add_column("sends", no_wrap=True)
     table.add_column("what it is")
@@ -45,7 +46,7 @@ def _traits(traits: Traits) -> str:
 
 def models_table(models: Sequence[KnownModel]) -> Table:
     """One model a row."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False)
+    table = FoldingTable(box=SIMPLE_HEAD, show_edge=False)
     table.add_column("model", no_wrap=True, style="bold")
     for name in ("layers", "hidden", "parameters"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -62,7 +63,7 @@ def _parameters(number: int) -> str:
 
 def findings_table(findings: Sequence[Finding]) -> Table:
     """What the doctor found, a sign for each, advice below."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, show_header=False)
+    table = FoldingTable(box=SIMPLE_HEAD, show_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True, style="bold")
     table.add_column()

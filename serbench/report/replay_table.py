@@ -11,6 +11,7 @@ from rich.text import Text
 from serbench.replay import Replay, ReplayRow
 from serbench.report.comparison_table import STYLES, interval
 from serbench.report.figures import counted, figure, times
+from serbench.report.folding_table import FoldingTable
 from serbench.stats import Finding
 
 
@@ -44,7 +45,7 @@ def _heading(replay: Replay) -> Text:
 
 def replay_table(replay: Replay) -> Table:
     """Each row's path, its parts, bytes, and how fast the whole replay went."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1), leading=1)
+    table = FoldingTable(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1), leading=1)
     table.add_column("codec", overflow="fold", min_width=10)
     for name in ("path µs\na step", "path µs\nwithout adapt"):
         table.add_column(name, justify="right", min_width=13)

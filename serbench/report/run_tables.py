@@ -10,8 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from serbench.report.figures import figure, seconds, share
+from serbench.report.folding_table import FoldingTable
 from serbench.report.heading import run_heading
 from serbench.results import Bytes, Latency, Repeat, Run
+from serbench.workload.spec import Arrivals
 
 
 def run_report(run: Run) -> RenderableType:
@@ -20,7 +22,7 @@ def run_report(run: Run) -> RenderableType:
     return Group(
         Padding(run_heading(run), (1, 0, 0, 1)),
         *(Padding(table, (1, 0, 0, 0)) for table in tables),
-        Padding(footing(run.repeats), (1, 0, 1, 1)),
+        Padding(footing(run), (1, 0, 1, 1)),
     )
 
 
@@ -86,8 +88,9 @@ def _median(sizes: Sequence[Bytes], name: str) -> float:
     return float(median(getattr(one, name) for one in sizes))
 
 
-def footing(repeats: Sequence[Repeat]) -> Text:
+def footing(run: Run) -> Text:
     """CPU time beside wall time, and what happened on the way; medians over the repeats."""
+    repeats = run.repeats
     scheduler, workers, wall, steps, preemptions = (
         figure(median(values))
         for values in zip(
@@ -97,12 +100,26 @@ def footing(repeats: Sequence[Repeat]) -> Text:
     )
     return Text(
         f"CPU seconds a repeat: {scheduler} scheduler, {workers} workers, in {wall} s of wall time\n"
-        f"{steps} steps and {preemptions} preemptions a repeat"
+        f"{steps} steps and {preemptions} preemptions a repeat{_arrivals(run)}"
     )
 
 
+def _arrivals(run: Run) -> str:
+    """How many requests came a second, and how late they were handed over; nothing where all came at once."""
+    figures = [repeat.arrivals for repeat in run.repeats if repeat.arrivals is not None]
+    if not figures or run.spec.arrivals == Arrivals():
+        return ""
+    rates = [(one.offered_per_s, one.achieved_per_s) for one in figures if one.offered_per_s and one.achieved_per_s]
+    offered, achieved = (figure(median(values)) for values in zip(*rates, strict=True)) if rates else ("", "")
+    came = (
+        f"{offered} requests/s were to arrive, {achieved} were handed over, " if rates else "requests were handed over "
+    )
+    late = (seconds(median(getattr(one.late_s, name) for one in figures)) for name in ("p50", "p99"))
+    return f"\n{came}{' (p50) and '.join(late)} (p99) after they arrived; latencies count that"
+
+
 def _table(first: str, *others: str) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=True, padding=(0, 1), show_edge=False, title=None)
+    table = FoldingTable(box=SIMPLE_HEAD, pad_edge=True, padding=(0, 1), show_edge=False, title=None)
     table.add_column(first, min_width=25, no_wrap=True)
     for name in others:
         table.add_column(name, justify="right", min_width=9)

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from serbench.report.comparison_table import figure_block
 from serbench.report.figures import counted, figure
+from serbench.report.folding_table import FoldingTable
 from serbench.sweep.table import SweepRow, SweepTable
 
 STATES = {"done": "", "unfinished": "yellow", "failed": "red"}
@@ -36,7 +37,9 @@ def sweep_report(table: SweepTable) -> RenderableType:
 
 def sweep_table(table: SweepTable) -> Table:
     """A column for each axis, then the figures; the axes' values are told where they change."""
-    grid = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1), leading=1)
+    axes = len(table.rows[0].values)
+    floors = dict.fromkeys(range(axes, axes + 3), 13)
+    grid = FoldingTable(floors=floors, box=SIMPLE_HEAD, show_edge=False, padding=(0, 1), leading=1)
     for name in table.rows[0].values:
         grid.add_column(name.replace("_", "\n"), overflow="fold")
     for name in ("output\ntokens/s", "host µs\na step", "bytes\na step"):
