@@ -39,6 +39,7 @@ check: $(READY) ## lint, format and types
 fix: $(READY) ## what lint and format can put right themselves
 	$(BIN)/python -m ruff check --fix
 	$(BIN)/python -m ruff format
+	$(BIN)/python scripts/tree.py
 
 bench: $(READY) ## the benchmark scripts, one after the other
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
