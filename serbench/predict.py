@@ -15,6 +15,7 @@ import msgspec
 from serbench.comparison import check_comparable
 from serbench.errors import ResultsError
 from serbench.hostpath import HostCell, Hostpath
+from serbench.noise import load_warning
 from serbench.results import Repeat, Run
 from serbench.stats import Finding, judge
 
@@ -60,14 +61,15 @@ class Allowed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
-    """All codecs with all models, model by model. ``assumptions`` are lines for the reader; ``source`` says what the
-    host times are from.
+    """All codecs with all models, model by model. ``source`` says what the host times are from; ``assumptions`` and
+    ``warnings`` are lines for the reader.
     """
 
     schema: str = SCHEMA
     source: str
     assumptions: list[str]
     rows: list[Allowed]
+    warnings: list[str] = []
 
 
 def synchronous(host_us: float, model_us: float) -> float:
@@ -101,6 +103,7 @@ def predict_steady(hostpath: Hostpath, models: Sequence[ModelTime], step_time: S
             *skipped,
         ],
         rows=[row for model in models for row in _against_first([of(cell, model) for cell in cells])],
+        warnings=load_warning(hostpath.environment.load_average, hostpath.environment.cores),
     )
 
 

@@ -11,11 +11,13 @@ from rich.text import Text
 from serbench.predict import Allowed, ModelTime, Prediction
 from serbench.report.comparison_table import STYLES, interval
 from serbench.report.figures import figure, seconds, share, times
+from serbench.report.folding_table import FoldingTable
 
 
 def prediction_report(prediction: Prediction) -> RenderableType:
     """The table, below it what it rests on."""
     lines = [Text.assemble(("assuming: ", "dim"), line) for line in prediction.assumptions]
+    lines += [Text(f"warning: {line}", "yellow") for line in prediction.warnings]
     return Group(
         Padding(Text.assemble(("throughput that host times allow\n", "bold"), prediction.source), (1, 0, 1, 1)),
         prediction_table(prediction),
@@ -25,7 +27,7 @@ def prediction_report(prediction: Prediction) -> RenderableType:
 
 def prediction_table(prediction: Prediction) -> Table:
     """A block for each model, a line for each codec."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1))
+    table = FoldingTable(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1))
     table.add_column("model", no_wrap=True)
     table.add_column("codec", overflow="fold")
     for name in ("host µs\na step", "host's\nshare", "output\ntokens/s"):
