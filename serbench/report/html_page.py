@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final
 
+from serbench.report.figures import counted
 from serbench.report.record_tables import WordTable
 from serbench.report.written import Report
 
@@ -106,7 +107,7 @@ def _table(table: WordTable) -> Iterator[str]:
     if table.note:
         yield f'<p class="note">{escape(table.note)}</p>'
     if table.long:
-        yield f"<details><summary>{len(table.rows):,} rows</summary>"
+        yield f"<details><summary>{counted(len(table.rows), 'row')}</summary>"
     prose = ' class="prose"' if table.words == len(table.columns) else ""
     yield f'<div class="wide"><table{prose}><thead>{_row("th", table.columns, table.words)}</thead><tbody>'
     yield from (_row("td", row, table.words) for row in table.rows)

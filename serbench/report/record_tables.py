@@ -130,7 +130,7 @@ def repeats_table(runs: Sequence[Run]) -> WordTable:
     columns += ["output tokens/s", "host µs a step", "plan bytes", "TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99"]
     columns += ["E2E p50", "E2E p99", "scheduler CPU s", "workers CPU s"]
     rows = [[run.id, run.spec.codec, *_repeat_row(repeat)] for run in runs for repeat in run.repeats]
-    note = "Raw figures; `order` is the turn among all repeats measured together, `outputs` a digest of all tokens."
+    note = "Raw figures; order: the turn among all repeats measured together; outputs: a digest of all tokens."
     return WordTable("Raw repeats", note, columns, rows, words=3, long=True)
 
 

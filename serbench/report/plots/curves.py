@@ -23,7 +23,7 @@ from serbench.report.plots.panels import (
     short,
     title,
 )
-from serbench.report.plots.style import INK, Look, looks
+from serbench.report.plots.style import INK, SMALL_PT, Look, looks
 
 _MARGIN: Final = 1.25
 """By what factor axes reach beyond what they show."""
@@ -162,13 +162,13 @@ def _axis_names(grid: Grid, x: str, y: str, room: Room) -> None:
 
 def draw_dots(panel: Panel, series: Sequence[str], value: Axis) -> Figure:
     """One mark a series, named on the left; for figures along an axis of one value."""
-    grid = panel_grid(1, 1, 0.24 * len(panel.curves) + 0.15, Room(left=names_in(list(panel.curves))))
+    grid = panel_grid(1, 1, 0.32 * len(panel.curves) + 0.15, Room(left=names_in(list(panel.curves))))
     [[axes]] = grid.panels
     styles = looks(series)
     marks = {name: curve[0] for name, curve in panel.curves.items()}
     title(axes, panel.title)
     log_axis(axes, "x", *_range(_heights(list(marks.values()))), value.write)
-    axes.set_ylim(len(marks) - 0.5, -0.5)
+    axes.set_ylim(len(marks) - 0.5, -0.7)
     fixed_ticks(axes, "y", range(len(marks)), [short(name) for name in marks])
     light_grid(axes, "x")
     axes.set_xlabel(value.label)
@@ -178,4 +178,5 @@ def draw_dots(panel: Panel, series: Sequence[str], value: Axis) -> Figure:
             axes.plot([mark.low, mark.high], [place, place], color=look.colour, linewidth=1.2)
         axes.plot(mark.raw, [place + 0.22] * len(mark.raw), ".", color=look.colour, markersize=2.5, alpha=0.7)
         axes.plot([mark.y], [place], look.marker, color=look.colour, markersize=5, markeredgewidth=0)
+        axes.text(mark.y, place - 0.22, value.write(mark.y), fontsize=SMALL_PT, ha="center", va="bottom")
     return grid.figure

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
+from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLocator
 
 from serbench.report.plots.style import GRID, INK, SMALL_PT, WIDTH_IN
 
@@ -98,10 +98,11 @@ def plain_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def log_axis(axes: Axes, which: str, low: float, high: float, write: Callable[[float], str], most: int = 6) -> None:
-    """Make the x or y axis logarithmic from ``low`` to ``high``, with plain ticks, its ends where those are too few."""
+    """Make the x or y axis logarithmic from ``low`` to ``high``, with plain ticks; evenly spaced if it is short."""
     ticks = plain_ticks(low, high, most)
     if len(ticks) < 2:
-        ticks = [low, high] if high / low < 1.05 else [_rounded(low), _rounded(high)]
+        evenly = MaxNLocator(min(4, most), steps=[1, 2, 5, 10]).tick_values(low, high)
+        ticks = [float(tick) for tick in evenly if low <= tick <= high]
     getattr(axes, f"set_{which}scale")("log")
     getattr(axes, f"set_{which}lim")(low, high)
     fixed_ticks(axes, which, ticks, [write(tick) for tick in ticks])
@@ -113,11 +114,6 @@ def fixed_ticks(axes: Axes, which: str, at: Sequence[float], labels: Sequence[st
     axis.set_major_locator(FixedLocator(list(at)))
     axis.set_major_formatter(FixedFormatter(list(labels)))
     axis.set_minor_locator(NullLocator())
-
-
-def _rounded(value: float) -> float:
-    digits = 1 - math.floor(math.log10(value))
-    return round(value, digits)
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:

@@ -18,8 +18,8 @@ def data_size(count: float) -> str:
     """Bytes in the unit that suits them, of 1,000 each."""
     for unit, size in (("MB", 1e6), ("kB", 1e3)):
         if count >= size:
-            return f"{count / size:g} {unit}"
-    return f"{count:g} B"
+            return f"{count / size:.3g} {unit}"
+    return f"{count:.3g} B"
 
 
 PLAN = Axis("bytes of a plan", data_size)

@@ -6,6 +6,7 @@ They do not know how figures are measured; how a plot looks is for eyes.
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from itertools import combinations, pairwise
+from statistics import geometric_mean
 
 import matplotlib
 import msgspec
@@ -15,9 +16,10 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from serbench.report.figures import figure
 from serbench.report.plots.curves import Mark
 from serbench.report.plots.listing import PLOTS, Drawn, NotDrawn, draw, inline_svg
-from serbench.report.plots.panels import plain_ticks, spread
+from serbench.report.plots.panels import log_axis, plain_ticks, spread
 from serbench.report.plots.payloads import data_size
 from serbench.report.plots.places import few
 from serbench.report.plots.style import INK, RC, looks
@@ -116,6 +118,26 @@ def test_early_runs_without_distributions_have_no_plot_of_latency(runs: list[Run
     found = draw(BY_NAME["latency"], Survey(early))
     assert isinstance(found, NotDrawn)
     assert "without the distribution" in found.why
+
+
+@pytest.mark.parametrize("name", ["throughput", "bytes"])
+def test_dots_stand_for_an_axis_of_one_value_and_say_theirs(name: str, runs: list[Run]) -> None:
+    survey = Survey(runs)
+    found = texts(drawn(name, survey).svg)
+    assert set(survey.series) <= set(found)
+    means = [geometric_mean(repeat.output_tokens_per_s for repeat in run.repeats) for run in runs]
+    said = ["100 B"] * 3 if name == "bytes" else [figure(mean) for mean in means]
+    for one in said:
+        assert found.count(one) >= said.count(one), found
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.9, 1.2), (1800.0, 2200.0), (136.0, 136.1), (0.9, 30), (1e-7, 1e9)])
+def test_every_axis_has_two_ticks_or_more_within_it(low: float, high: float) -> None:
+    axes = Figure().add_subplot()
+    log_axis(axes, "x", low, high, str)
+    ticks = axes.get_xticks()
+    assert 2 <= len(ticks) <= 6
+    assert all(low <= tick <= high for tick in ticks)
 
 
 def test_one_run_is_enough_for_plots(runs: list[Run]) -> None:
