@@ -33,7 +33,7 @@ STEP_SUMMARY: Final = "GITHUB_STEP_SUMMARY"
 EXAMPLES = """
 \b
 Examples:
-  serbench check sim --update --model sim --num-prompts 64 --num-blocks 600
+  serbench check mine --update --model sim --executor inproc --num-prompts 64 --num-blocks 600
   serbench check sim
   serbench check sim --no-times --markdown summary.md --github-json benchmark.json
 """
