@@ -11,10 +11,13 @@ import os
 import select
 import signal
 import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 import msgspec
 import psutil
@@ -56,7 +59,6 @@ class Child:
     def __init__(self, name: str, command: Command, logs: Path) -> None:
         self.name = name
         self._log = logs / f"{name}.log"
-        self.begun_s = time.monotonic()
         path = os.pathsep.join(str(REPOSITORY / root) for root in (".", "engine", "codecs"))
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
@@ -67,7 +69,8 @@ class Child:
                 cwd=REPOSITORY,
                 env={**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1", **command.variables},
             )
-        self._tree = psutil.Process(self._process.pid)
+        self.pid = self._process.pid
+        self._tree = psutil.Process(self.pid)
 
     def ask(self, question: Mapping[str, Any], timeout_s: float) -> Answer:
         """Let it run until it has answered.
@@ -155,11 +158,37 @@ def busy_s() -> float:
     return float(times.user + times.nice + times.system + times.irq + times.softirq)
 
 
-@contextlib.contextmanager
-def ended_together(children: Sequence[Child]) -> Iterator[None]:
-    """However the block ends, the children in the list by then do too."""
-    try:
-        yield
-    finally:
-        for child in children:
+class Children:
+    """Starts children, and ends them all with its block, or when this process dies within it, however that happens."""
+
+    def __enter__(self) -> Self:
+        self._started: list[Child] = []
+        self._logs = tempfile.TemporaryDirectory()
+        # In a session of its own, so that Ctrl-C doesn't reach it.
+        self._guardian = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("guardian.py"))],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
+        return self
+
+    def start(self, name: str, command: Command) -> Child:
+        """A new one; it runs until it has answered for the first time.
+
+        Raises:
+            OSError: there is no such program.
+        """
+        child = Child(name, command, Path(self._logs.name))
+        self._started.append(child)
+        assert self._guardian.stdin is not None
+        self._guardian.stdin.write(f"{child.pid}\n".encode())
+        self._guardian.stdin.flush()
+        return child
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        for child in self._started:
             child.close()
+        self._guardian.communicate()
+        self._logs.cleanup()

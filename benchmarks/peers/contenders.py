@@ -1,10 +1,11 @@
 """The engines whose throughput is compared, and how each is started. It does not know how they are measured."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
+import click
 import msgspec
 
 from benchmarks.peers.children import Command
@@ -61,3 +62,16 @@ VLLM: Final[dict[str, Start]] = {
 
 TRANSFORMERS: Final[dict[str, Start]] = {"transformers": _transformers}
 """Static batches; the library's continuous batching was slower."""
+
+
+def chosen(table: Mapping[str, Start], names: str) -> dict[str, Start]:
+    """Those of the table that are named, with commas between.
+
+    Raises:
+        click.ClickException: a name that isn't there.
+    """
+    listed = [name for name in names.split(",") if name]
+    for name in listed:
+        if name not in table:
+            raise click.ClickException(f"no engine {name!r}; there are: {', '.join(table)}")
+    return {name: table[name] for name in listed}

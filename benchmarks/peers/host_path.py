@@ -8,7 +8,6 @@ processes that are stopped while the other's turn lasts. docs/peers.md tells wha
 
 import itertools
 import sys
-import tempfile
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -16,7 +15,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from benchmarks.peers.children import Child, ChildError, Command, ended_together
+from benchmarks.peers.children import ChildError, Children, Command
 from benchmarks.peers.models import folder_of
 from benchmarks.peers.peer_environment import vllm_python, vllm_variables
 from benchmarks.peers.tables import as_part, markdown
@@ -101,11 +100,10 @@ def main(
 
 def measure(measured: Measured) -> None:
     """All rounds, after one at the smallest batch that is thrown away; ``measured`` gets what is said."""
-    children: list[Child] = []
-    with tempfile.TemporaryDirectory() as logs, ended_together(children):
-        for name, command in commands(measured).items():
-            children.append(Child(name, command, Path(logs)))
-            children[-1].ask(question(measured, min(measured.batches), -1), TIMEOUT_S)
+    with Children() as family:
+        children = [family.start(name, command) for name, command in commands(measured).items()]
+        for child in children:
+            child.ask(question(measured, min(measured.batches), -1), TIMEOUT_S)
         for number, turns in enumerate(balanced_order(len(children), measured.rounds, seed=0)):
             for batch, turn in itertools.product(measured.batches, turns):
                 answer = children[turn].ask(question(measured, batch, number), TIMEOUT_S)

@@ -7,7 +7,6 @@ loaded once, and stopped while another's turn lasts. docs/peers.md tells what is
 """
 
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -17,8 +16,8 @@ import click
 import msgspec
 import numpy as np
 
-from benchmarks.peers.children import Child, ChildError, ended_together
-from benchmarks.peers.contenders import OURS, TRANSFORMERS, VLLM, Serving, Start
+from benchmarks.peers.children import Child, ChildError, Children
+from benchmarks.peers.contenders import OURS, TRANSFORMERS, VLLM, Serving, Start, chosen
 from benchmarks.peers.models import MODELS, folder_of, vocabulary
 from benchmarks.peers.tables import markdown, ratio
 from serbench.environment import Environment, describe_environment
@@ -93,7 +92,7 @@ def main(
     models, shapes = (MODELS[0], SHAPES[0]) if quick else (models, shapes)
     measured = Measured(environment=describe_environment(), num_prompts=num_prompts, rounds=rounds, turns=[])
     cells = [Shape(*map(int, one.split("/"))) for one in shapes.split(",")]
-    tried = {name: VLLM[name] for name in settings.split(",") if name}
+    tried = chosen(VLLM, settings)
     fixed = {**OURS, **({} if no_transformers else TRANSFORMERS)}
     try:
         for model in models.split(","):
@@ -112,9 +111,8 @@ def measure(
     """All shapes of a model: vLLM's settings are tried once each, then the best takes turns with the others."""
     longest = max(shape.input_len + shape.output_len for shape in shapes)
     serving = Serving(folder_of(model), longest, measured.num_prompts)
-    children: list[Child] = []
-    with tempfile.TemporaryDirectory() as logs, ended_together(children):
-        stage = Stage(measured, model, serving, Path(logs), children)
+    with Children() as children:
+        stage = Stage(measured, model, serving, children)
         best = stage.best_of(tried, shapes)
         others = [stage.started(name, start, shapes) for name, start in fixed.items()]
         for shape in shapes:
@@ -122,21 +120,19 @@ def measure(
 
 
 class Stage:
-    """A model's contenders and their turns; ``children`` holds those alive."""
+    """A model's contenders and their turns."""
 
-    def __init__(self, measured: Measured, model: str, serving: Serving, logs: Path, children: list[Child]) -> None:
+    def __init__(self, measured: Measured, model: str, serving: Serving, children: Children) -> None:
         self._measured = measured
         self._model = model
         self._serving = serving
-        self._logs = logs
         self._children = children
         self._vocabulary = vocabulary(model)
 
     def started(self, name: str, start: Start, shapes: Sequence[Shape]) -> Child:
         """It has loaded its weights, and has met every shape."""
         tell(f"{self._model}: {name} starts")
-        child = Child(name, start(self._serving), self._logs)
-        self._children.append(child)
+        child = self._children.start(name, start(self._serving))
         for shape in shapes:
             child.ask(self._question(Shape(shape.input_len, WARM_UP_LEN), TRIAL), TIMEOUT_S)
         return child
@@ -146,11 +142,12 @@ class Stage:
         best: dict[Shape, tuple[float, Child]] = {}
         for name, start in tried.items():
             child = self.started(name, start, shapes)
+            before = [one for _, one in best.values()]
             for shape in shapes:
                 speed = self.turn(child, shape, TRIAL)
                 best[shape] = max(best.get(shape, (0.0, child)), (speed, child), key=lambda one: one[0])
-            for one in self._children:
-                if one not in [child for _, child in best.values()]:
+            for one in (*before, child):
+                if one not in [leader for _, leader in best.values()]:
                     one.close()
         return {shape: child for shape, (_, child) in best.items()}
 
