@@ -156,7 +156,13 @@ def _ends(requests: Sequence[WorkRequest], finished: Sequence[FinishedRequest]) 
 
 
 def record(done: Pass, report: SessionReport, *, group: int, order: int) -> Repeat:
-    """The Repeat of a pass and its session's report."""
+    """The Repeat of a pass and its session's report.
+
+    Raises:
+        FaultError: workers that were sent the same did not do the same.
+    """
+    if len(set(report.worker_digests)) > 1:
+        raise FaultError(f"the workers' tables differ at the end of a repeat: digests {report.worker_digests}")
     wall_s = max((done.ended_ns - done.begun_ns) / 1e9, 1e-9)
     inputs = sum(len(one.prompt_token_ids) for one in done.finished)
     outputs = sum(len(one.output_token_ids) for one in done.finished)

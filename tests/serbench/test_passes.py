@@ -1,8 +1,10 @@
 """Tests how one pass becomes figures: latencies, digests, counts. They do not know who made the pass."""
 
+import msgspec
 import numpy as np
 import pytest
 
+from serbench.errors import FaultError
 from serbench.mock import MockClock, MockSession
 from serbench.passes import Pace, Pass, drive, latencies, outputs_digest, record, short_of_due
 from serbench.results import LATENCY_PERCENTS, BatchSizes
@@ -99,6 +101,13 @@ def test_a_pass_without_steps_has_figures() -> None:
     assert repeat.wall_s > 0
     assert repeat.host_us_per_step == 0
     assert repeat.payload_bytes.plan.max == 0
+
+
+def test_workers_that_did_not_do_the_same_are_a_fault() -> None:
+    report = MockSession(MockClock(), 1.0).close()
+    record(Pass([], 0, 1), msgspec.structs.replace(report, worker_digests=["ab", "ab"]), group=0, order=0)
+    with pytest.raises(FaultError, match="tables differ"):
+        record(Pass([], 0, 1), msgspec.structs.replace(report, worker_digests=["ab", "ab", "cd"]), group=0, order=0)
 
 
 @pytest.mark.parametrize("preemptions", [0, 3])
