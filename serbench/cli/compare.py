@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
+from serbench.cli import completing
 from serbench.cli.against_itself import against_itself
 from serbench.cli.options import (
     Choices,
@@ -40,7 +41,7 @@ _FOR_STORED_RUNS: Final = frozenset({"runs", "output", "json", "quiet"})
 
 
 @click.command("compare", cls=SectionCommand, short_help="Tell codecs apart.", epilog=EXAMPLES)
-@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=completing.files)
 @model_options
 @click.option(
     "--codec",
@@ -50,6 +51,7 @@ _FOR_STORED_RUNS: Final = frozenset({"runs", "output", "json", "quiet"})
     default=CODECS,
     metavar="NAME,NAME,...",
     help="Two or more; the first is what the others are compared with.",
+    shell_complete=completing.codecs,
 )
 @path_options
 @workload_options

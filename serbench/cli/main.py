@@ -30,9 +30,11 @@ COMMANDS: Final[dict[str, str]] = {
     "predict": "serbench.cli.predict",
     "record": "serbench.cli.record",
     "replay": "serbench.cli.replay",
+    "workload": "serbench.cli.workload",
     "codecs": "serbench.cli.list_codecs",
     "models": "serbench.cli.list_models",
     "doctor": "serbench.cli.doctor",
+    "completion": "serbench.cli.completion",
 }
 """Each command's module, which holds it under the name ``command``."""
 

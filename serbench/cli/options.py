@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 import msgspec
 
+from serbench.cli import completing
+
 if TYPE_CHECKING:
     from serbench.experiment import Experiment
 
@@ -53,7 +55,15 @@ _COUNT: Final = click.IntRange(min=1)
 
 model_options: Final = section(
     "Model",
-    ("--model", {"default": "facebook/opt-125m", "metavar": "NAME", "help": "See `serbench models`; or a folder."}),
+    (
+        "--model",
+        {
+            "default": "facebook/opt-125m",
+            "metavar": "NAME",
+            "help": "See `serbench models`; or a folder.",
+            "shell_complete": completing.models,
+        },
+    ),
     (
         "--weights",
         {
@@ -62,7 +72,14 @@ model_options: Final = section(
             "help": "auto: real ones where there are any, else dummy ones.",
         },
     ),
-    ("--tokenizer", {"metavar": "DIR", "help": "A folder with a tokenizer, in place of the model's own."}),
+    (
+        "--tokenizer",
+        {
+            "metavar": "DIR",
+            "help": "A folder with a tokenizer, in place of the model's own.",
+            "shell_complete": completing.folders,
+        },
+    ),
     (
         "--dtype",
         {
@@ -76,7 +93,14 @@ model_options: Final = section(
 
 path_options: Final = section(
     "Between scheduler and workers",
-    ("--result-format", {"metavar": "NAME", "help": "Encoding of results.  [default: the codec's]"}),
+    (
+        "--result-format",
+        {
+            "metavar": "NAME",
+            "help": "Encoding of results.  [default: the codec's]",
+            "shell_complete": completing.result_formats,
+        },
+    ),
     (
         "--transport",
         {
@@ -156,7 +180,15 @@ measuring_options: Final = section(
 
 output_options: Final = section(
     "Output",
-    ("--output", {"default": "results", "metavar": "DIR", "help": "Where runs are stored."}),
+    (
+        "--output",
+        {
+            "default": "results",
+            "metavar": "DIR",
+            "help": "Where runs are stored.",
+            "shell_complete": completing.folders,
+        },
+    ),
     (
         "--trace",
         {"is_flag": True, "help": "Keep the time stamps of every step beside the run, for `serbench trace`."},

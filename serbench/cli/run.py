@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from serbench.cli import completing
 from serbench.cli.options import (
     Choices,
     SectionCommand,
@@ -38,6 +39,7 @@ Examples:
     default="delta",
     metavar="NAME",
     help="See `serbench codecs`.",
+    shell_complete=completing.codecs,
 )
 @path_options
 @workload_options

@@ -26,7 +26,7 @@ class LeftOut:
         Raises:
             DatasetError: strict; with the lines. ExperimentError: none of the rows can be used; with the reasons.
         """
-        reasons = self._by_reason()
+        reasons = self.by_reason()
         if self._strict and reasons:
             raise DatasetError(f"{self._path}: --strict, and rows can't be used: {reasons_with_lines(reasons)}")
         if not usable:
@@ -36,9 +36,10 @@ class LeftOut:
     def notes(self, given: int, asked: int) -> list[str]:
         """What was left out, and that fewer prompts were ``given`` than ``asked`` for."""
         notes = [f"{self._path} gave {given} prompts, not the {asked} asked for"] if given < asked else []
-        reasons = counted_reasons(self._by_reason())
+        reasons = counted_reasons(self.by_reason())
         return [*notes, f"{self._path}: rows left out: {reasons}"] if reasons else notes
 
-    def _by_reason(self) -> dict[str, Sequence[int]]:
+    def by_reason(self) -> dict[str, Sequence[int]]:
+        """The lines of all rows left out so far."""
         too_long = {self._too_long: sorted(self._over_limit.values())} if self._over_limit else {}
         return {**self._unreadable, **too_long}

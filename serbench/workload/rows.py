@@ -72,10 +72,13 @@ def counted_reasons(left_out: Mapping[str, Sequence[int]]) -> str:
 
 def reasons_with_lines(left_out: Mapping[str, Sequence[int]]) -> str:
     """``prompt is empty (lines 3, 7)``: the same with the first lines of each."""
-    return "; ".join(f"{reason} ({_lines(lines)})" for reason, lines in sorted(left_out.items()) if lines)
+    return "; ".join(
+        f"{reason} ({line_numbers(lines, len(lines))})" for reason, lines in sorted(left_out.items()) if lines
+    )
 
 
-def _lines(lines: Sequence[int]) -> str:
-    shown = ", ".join(map(str, sorted(lines)[:LINES_SHOWN]))
-    more = f" and {len(lines) - LINES_SHOWN} more" if len(lines) > LINES_SHOWN else ""
-    return f"line{'s' if len(lines) > 1 else ''} {shown}{more}"
+def line_numbers(lines: Sequence[int], count: int) -> str:
+    """``lines 3, 7 and 12 more``: the first of them, and how many of all ``count`` these are not."""
+    shown = sorted(lines)[:LINES_SHOWN]
+    more = f" and {count - len(shown)} more" if count > len(shown) else ""
+    return f"line{'s' if count > 1 else ''} {', '.join(map(str, shown))}{more}"
