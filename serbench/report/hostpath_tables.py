@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from serbench.hostpath import Growth, HostCell, Hostpath
+from serbench.noise import load_warning
 from serbench.report.comparison_table import interval
 from serbench.report.figures import counted, figure, times
 from serbench.report.folding_table import FoldingTable
@@ -42,7 +43,7 @@ def hostpath_report(hostpath: Hostpath) -> RenderableType:
     return Group(
         Padding(_heading(hostpath), (1, 0, 0, 1)),
         *(Group(Padding(Text(title, "dim"), (1, 0, 0, 1)), block) for title, block in blocks if block is not None),
-        Padding(Text(_skipped(cells), "yellow"), (1, 0, 1, 1)),
+        Padding(Text(_remarks(hostpath), "yellow"), (1, 0, 1, 1)),
     )
 
 
@@ -126,10 +127,16 @@ def _short(us: float) -> str:
     return f"{us:.0f}" if us >= 9.95 else f"{us:.1f}"
 
 
-def _skipped(cells: Sequence[HostCell]) -> str:
+def _remarks(hostpath: Hostpath) -> str:
+    """What was left out, and what may have disturbed the rest."""
+    environment = hostpath.environment
+    warnings = [f"warning: {line}" for line in load_warning(environment.load_average, environment.cores)]
+    return "\n".join((*_skipped(hostpath.cells), *warnings))
+
+
+def _skipped(cells: Sequence[HostCell]) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for cell in cells:
         if cell.skipped:
             reasons.setdefault(f"{cell.batch:,} × {cell.context:,} ({cell.skipped})", []).append(cell.codec)
-    lines = [f"skipped: {', '.join(codecs)} at {where}" for where, codecs in reasons.items()]
-    return "\n".join(lines)
+    return [f"skipped: {', '.join(codecs)} at {where}" for where, codecs in reasons.items()]

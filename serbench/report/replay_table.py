@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from serbench.noise import load_warning
 from serbench.replay import Replay, ReplayRow
 from serbench.report.comparison_table import STYLES, interval
 from serbench.report.figures import counted, figure, times
@@ -25,8 +26,13 @@ def replay_report(replay: Replay) -> RenderableType:
         Padding(_heading(replay), (1, 0, 1, 1)),
         replay_table(replay),
         *(Padding(Text(f"{', '.join(labels)}: {line}"), (1, 0, 0, 1)) for line, labels in advice.items()),
+        *(Padding(Text(f"warning: {line}", "yellow"), (1, 0, 0, 1)) for line in _warnings(replay)),
         "",
     )
+
+
+def _warnings(replay: Replay) -> list[str]:
+    return load_warning(replay.environment.load_average, replay.environment.cores)
 
 
 def _heading(replay: Replay) -> Text:
