@@ -1,39 +1,79 @@
-"""Times a payload to another process and back, for every transport: what the plumbing costs before any codec.
+"""Times a payload to another process and back, for every transport and way to wait, and counts the CPU time it took.
 
-It knows no codec and no engine. Usage: ``python benchmarks/transport_roundtrip.py [ROUNDS]``.
+It knows no codec and no engine. The ways take turns, so that a machine that gets slower does so for all of them. Their
+other processes live only as long as their turn, since one that spins would take a core from the next.
+Usage: ``python benchmarks/transport_roundtrip.py [ROUNDS] [TURNS]``.
 """
 
 import os
 import subprocess
 import sys
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
-from serbench_engine.transport.base import Endpoint, Receiver, Sender
-from serbench_engine.transport.registry import TRANSPORTS, Transport, connect_receiver, connect_sender
+from serbench_engine.transport import pipe, shm, zeromq
+from serbench_engine.transport.base import Channel, Endpoint, Receiver, Sender
+from serbench_engine.transport.registry import connect_receiver, connect_sender
+from serbench_engine.transport.wait import Waiting
 
-SIZES: Final = {"100 B": 100, "64 KiB": 65536, "1 MiB": 1 << 20}
 HEADER: Final = bytes(24)
 WAIT_S: Final = 30.0
-WARM_UP: Final = 200
+WARM_UP: Final = 50
+
+WAYS: Final = {"block": Waiting("block"), "spin": Waiting("spin"), "auto": Waiting("auto", foresees=True)}
+CHANNELS: Final[dict[str, Callable[[Waiting], Channel]]] = {
+    "shm": lambda waiting: shm.make_channel(1, waiting),
+    "shm, kernel": lambda waiting: shm.make_channel(1, waiting, words=False),
+    "pipe": lambda waiting: pipe.make_channel(1, waiting),
+    "zmq": lambda waiting: zeromq.make_channel(1, waiting),
+}
 
 
-def main(rounds: int) -> None:
-    """One line a transport and size."""
-    print(f"{'transport':10} {'size':>7} {'p50 µs':>8} {'p99 µs':>8}   ({rounds} rounds after {WARM_UP})")
-    for name, transport in TRANSPORTS.items():
-        if transport.leaves_process:
-            for label, times_us in measure(transport, rounds).items():
-                p50, p99 = np.percentile(times_us, [50, 99])
-                print(f"{name:10} {label:>7} {p50:8.1f} {p99:8.1f}")
+class Case(NamedTuple):
+    """``size`` bytes there and back; the other side takes ``pause_us`` in between, asleep as if a device worked."""
+
+    label: str
+    size: int
+    pause_us: int
 
 
-def measure(transport: Transport, rounds: int) -> dict[str, list[float]]:
-    """Round trips in µs, by label of SIZES."""
-    out, back = transport.make_channel(1), transport.make_channel(1)
+CASES: Final = (
+    Case("100 B", 100, 0),
+    Case("64 KiB", 65536, 0),
+    Case("100 B, 0.1 ms", 100, 100),
+    Case("100 B, 2 ms", 100, 2000),
+)
+
+
+class Times(NamedTuple):
+    """One entry a round, and the CPU time of both sides together a round."""
+
+    round_us: list[float]
+    cpu_us: float
+
+
+def main(rounds: int, turns: int) -> None:
+    """One line a transport, way and case."""
+    measured: dict[tuple[str, str, Case], list[Times]] = {}
+    for _ in range(turns):
+        for transport, make in CHANNELS.items():
+            for way, waiting in WAYS.items():
+                for case, times in measure(make, waiting, rounds // turns).items():
+                    measured.setdefault((transport, way, case), []).append(times)
+    print(f"{'transport':12} {'wait':6} {'case':14} {'p50 µs':>8} {'p99 µs':>8} {'CPU µs':>8}")
+    for (transport, way, case), turned in measured.items():
+        p50, p99 = np.percentile([one for times in turned for one in times.round_us], [50, 99]) - case.pause_us
+        cpu = np.median([times.cpu_us for times in turned])
+        print(f"{transport:12} {way:6} {case.label:14} {p50:8.1f} {p99:8.1f} {cpu:8.1f}")
+
+
+def measure(make: Callable[[Waiting], Channel], waiting: Waiting, rounds: int) -> dict[Case, Times]:
+    """Every case once, with another process that ends afterwards."""
+    out, back = make(waiting), make(waiting)
     ends = [out.receiver_endpoint(0), back.sender_endpoint()]
     child = subprocess.Popen(
         [sys.executable, __file__, "--echo", *(describe(*end) for end in ends)],
@@ -44,7 +84,7 @@ def measure(transport: Transport, rounds: int) -> dict[str, list[float]]:
     out.close()
     back.close()
     try:
-        return {label: round_trips(sender, receiver, bytes(size), rounds) for label, size in SIZES.items()}
+        return {case: round_trips(sender, receiver, case, rounds, child.pid) for case in CASES}
     finally:
         child.kill()
         child.wait()
@@ -52,21 +92,35 @@ def measure(transport: Transport, rounds: int) -> dict[str, list[float]]:
         receiver.close()
 
 
-def round_trips(sender: Sender, receiver: Receiver, body: bytes, rounds: int) -> list[float]:
-    """Times in µs, without the warm-up."""
-    times_us = []
-    for _ in range(WARM_UP + rounds):
+def round_trips(sender: Sender, receiver: Receiver, case: Case, rounds: int, pid: int) -> Times:
+    """Without the warm-up. The header tells the other side its pause."""
+    header, body = case.pause_us.to_bytes(8), bytes(case.size)
+    round_us: list[float] = []
+    before = 0.0
+    for number in range(WARM_UP + rounds):
+        if number == WARM_UP:
+            before = cpu_s(pid)
         begun = time.perf_counter_ns()
-        sender.send(HEADER, body, WAIT_S)
+        sender.send(header, body, WAIT_S)
         with receiver.receive(WAIT_S):
-            times_us.append((time.perf_counter_ns() - begun) / 1e3)
-    return times_us[WARM_UP:]
+            round_us.append((time.perf_counter_ns() - begun) / 1e3)
+    return Times(round_us[WARM_UP:], (cpu_s(pid) - before) / rounds * 1e6)
+
+
+def cpu_s(pid: int) -> float:
+    """User and system seconds of this process and of ``pid``."""
+    return time.process_time() + time.clock_gettime((~pid << 3) | 2)  # the clock of a process, as Linux numbers it
 
 
 def echo(source: Receiver, target: Sender) -> None:
     """The other process: send back what comes, with no copy of its own."""
     while True:
         with source.receive(WAIT_S) as payload:
+            if pause_us := int.from_bytes(payload.header):
+                until = time.monotonic() + pause_us / 1e6
+                time.sleep(max(0.0, pause_us - 100) / 1e6)
+                while time.monotonic() < until:
+                    pass
             target.send(HEADER, payload.body, WAIT_S)
 
 
@@ -85,4 +139,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--echo"]:
         echo(connect_receiver(*understand(sys.argv[2])), connect_sender(*understand(sys.argv[3])))
     else:
-        main(int(sys.argv[1]) if sys.argv[1:] else 2000)
+        main(*(int(one) for one in (sys.argv[1:3] + ["900", "3"][len(sys.argv) - 1 :])))

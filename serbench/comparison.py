@@ -33,7 +33,7 @@ _SAME_SPEC: Final[tuple[tuple[str, str], ...]] = (
 )
 """What must be the same for a ratio to mean anything, and what it is called where it isn't."""
 
-_VARIES: Final = ("codec", "result_format", "transport", "executor")
+_VARIES: Final = ("codec", "result_format", "transport", "wait", "executor")
 """What a comparison may be about."""
 
 

@@ -23,9 +23,9 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     numbers are checked here, so that a stored one can be read where its codec, a plug-in, isn't there.
 
     ``dtype`` auto is float32, ``device`` auto is cpu; ``result_format`` None is the codec's own; ``transport`` None is
-    shm, and inproc where the executor is; ``max_model_len`` None is the model's, ``num_blocks`` None what
-    ``kv_memory_share`` of the free memory holds. ``repeats`` are timed, after ``warmup`` that are not. ``tokenizer``:
-    a folder.
+    shm, and inproc where the executor is; ``wait`` auto is the engine's to settle, wait by wait; ``max_model_len`` None
+    is the model's, ``num_blocks`` None what ``kv_memory_share`` of the free memory holds. ``repeats`` are timed, after
+    ``warmup`` that are not. ``tokenizer``: a folder.
 
     Raises:
         ExperimentError: values that can't be, alone or together.
@@ -39,6 +39,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     codec: str = "delta"
     result_format: str | None = None
     transport: Literal["inproc", "pipe", "shm", "zmq"] | None = None
+    wait: Literal["auto", "spin", "block"] = "auto"
     executor: Literal["inproc", "mp"] = "mp"
     workers: int = 1
     workload: WorkloadSpec = Synthetic()
@@ -130,7 +131,7 @@ def settled(experiment: Experiment) -> Experiment:
 def engine_key(experiment: Experiment) -> Experiment:
     """What two settled experiments must have in common to be served by the same living workers, one after the other.
 
-    Codec, result format and transport are made anew for every session, so experiments that differ in them only share an
-    engine and its weights.
+    Codec, result format, transport and its way to wait are made anew for every session, so experiments that differ in
+    them only share an engine and its weights.
     """
-    return msgspec.structs.replace(experiment, codec="delta", result_format=None, transport=None)
+    return msgspec.structs.replace(experiment, codec="delta", result_format=None, transport=None, wait="auto")

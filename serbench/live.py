@@ -43,6 +43,7 @@ class LiveEngine:
             codec=experiment.codec,
             result_format=experiment.result_format,
             transport=experiment.transport,
+            wait=experiment.wait,
             max_num_seqs=experiment.max_num_seqs,
             max_num_batched_tokens=experiment.max_num_batched_tokens,
             max_model_len=experiment.max_model_len,

@@ -34,12 +34,13 @@ def prepare(experiments: Sequence[Experiment]) -> list[Prepared]:
 
 
 def _as(experiment: Experiment, ready: Experiment) -> Experiment:
-    """``ready`` with the codec, result format and transport of ``experiment``."""
+    """``ready`` with the codec, result format, transport and way to wait of ``experiment``."""
     return msgspec.structs.replace(
         ready,
         codec=experiment.codec,
         result_format=experiment.result_format,
         transport=experiment.transport,
+        wait=experiment.wait,
     )
 
 

@@ -12,6 +12,7 @@ from serbench_codecs.table import TableLimits
 from serbench_engine.errors import ConfigError
 from serbench_engine.models.config import ResolvedModel, SimConfig
 from serbench_engine.models.memory import available_bytes, kv_block_bytes, weight_bytes
+from serbench_engine.transport.wait import WaitKind
 
 SIM_KV_BYTES_PER_TOKEN = 8
 GIB = 1 << 30
@@ -21,7 +22,8 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """One session: codec, transport and the engine's limits. ``max_model_len`` and ``num_blocks`` from ``plan_memory``.
 
     ``result_format`` None: the codec's default. ``validate`` checks every plan on both sides (tests, debug runs);
-    ``rolling_digest`` lets every worker keep a digest of all that it ran.
+    ``rolling_digest`` lets every worker keep a digest of all that it ran. ``wait``: how each process waits for the
+    other's payloads (transport/wait.py).
 
     Raises:
         ConfigError: values that can't be.
@@ -39,6 +41,7 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     validate: bool = False
     rolling_digest: bool = False
+    wait: WaitKind = "auto"
 
     def __post_init__(self) -> None:
         for name in ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "block_size", "num_blocks"):

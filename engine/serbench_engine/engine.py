@@ -256,6 +256,7 @@ def _session_spec(options: EngineOptions, result_format: str, limits: TableLimit
         limits=limits,
         validate=options.validate,
         rolling_digest=options.rolling_digest,
+        wait=options.wait,
     )
 
 

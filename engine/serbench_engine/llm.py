@@ -19,6 +19,7 @@ from serbench_engine.models.catalogue import WeightsChoice, resolve_model
 from serbench_engine.request import CompletionOutput, FinishedRequest, Logprob, RequestOutput, SamplingParams
 from serbench_engine.text.chat import load_chat_template
 from serbench_engine.text.tokenizer import load_tokenizer
+from serbench_engine.transport.wait import WaitKind
 from serbench_engine.watching import output_text
 
 Prompt: TypeAlias = str | Sequence[int]
@@ -28,8 +29,8 @@ class LLMConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What an LLM can be told, as on the command line.
 
     By default the worker is another process and gets ``delta`` payloads through shared memory. ``dtype`` ``auto`` is
-    float32; ``transport`` None follows the executor. ``num_blocks`` None: as many as ``max_num_seqs`` full requests
-    need, within ``kv_share`` of the free memory.
+    float32; ``transport`` None follows the executor; ``wait``: how payloads are waited for (transport/wait.py).
+    ``num_blocks`` None: as many as ``max_num_seqs`` full requests need, within ``kv_share`` of the free memory.
     """
 
     weights: WeightsChoice = "auto"
@@ -40,6 +41,7 @@ class LLMConfig(msgspec.Struct, frozen=True, kw_only=True):
     result_format: str | None = None
     executor: Literal["mp", "inproc"] = "mp"
     transport: str | None = None
+    wait: WaitKind = "auto"
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 2048
     max_model_len: int | None = None
@@ -207,6 +209,7 @@ def _engine_options(config: LLMConfig, fits: WorkerLimits) -> EngineOptions:
         num_blocks=fits.num_blocks,
         enable_prefix_caching=config.enable_prefix_caching,
         seed=config.seed,
+        wait=config.wait,
     )
 
 

@@ -109,6 +109,14 @@ path_options: Final = section(
         },
     ),
     (
+        "--wait",
+        {
+            "type": click.Choice(["auto", "spin", "block"]),
+            "default": "auto",
+            "help": "How payloads are waited for; auto spins where it takes no core from the model.",
+        },
+    ),
+    (
         "--executor",
         {
             "type": click.Choice(["inproc", "mp"]),
@@ -208,6 +216,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     result_format: str | None
     transport: str | None
+    wait: str
     executor: str
     workers: int
     step_timeout: float

@@ -12,6 +12,7 @@ from serbench_codecs.codec import Body
 from serbench_codecs.table import TableLimits
 from serbench_engine.models.config import ResolvedModel
 from serbench_engine.transport.base import Payload
+from serbench_engine.transport.wait import WaitKind
 
 
 class WorkerSpec(msgspec.Struct, frozen=True):
@@ -35,6 +36,7 @@ class SessionSpec(msgspec.Struct, frozen=True):
     """What one repeat uses, made anew for it: codec, result format, transport (their registries), table shape.
 
     ``validate`` checks every plan against the table (tests, debug runs); ``rolling_digest``: every worker keeps one.
+    ``wait``: how payloads are waited for (transport/wait.py); without meaning within one process.
     """
 
     codec: str
@@ -43,6 +45,7 @@ class SessionSpec(msgspec.Struct, frozen=True):
     limits: TableLimits
     validate: bool = False
     rolling_digest: bool = False
+    wait: WaitKind = "auto"
 
 
 class WorkerReport(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ from serbench_engine.errors import (
 from serbench_engine.executor.base import SessionSpec, WorkerReport, WorkerSpec
 from serbench_engine.executor.control import Opened, OpenSession, Refused, Report
 from serbench_engine.executor.processes import Workers
+from serbench_engine.executor.waiting import model_threads, settle_waiting, usable_cores
 from serbench_engine.transport.base import Payload
 from serbench_engine.transport.registry import get_transport
 from serbench_engine.transport.wait import Deadline
@@ -36,7 +37,9 @@ _INTERRUPTED_S: Final = 5.0  # for a step that was given up to end
 class MpLink:
     """A session with workers in other processes; implements Link."""
 
-    def __init__(self, workers: Workers, num_workers: int, spec: SessionSpec, step_timeout_s: float) -> None:
+    def __init__(
+        self, workers: Workers, num_workers: int, threads: int, spec: SessionSpec, step_timeout_s: float
+    ) -> None:
         transport = get_transport(spec.transport)
         if not transport.leaves_process:
             raise ConfigError(f"transport {spec.transport} does not leave its process; executor mp needs another one")
@@ -50,7 +53,8 @@ class MpLink:
         self._stale = 0  # the payloads up to this number belong to an epoch that is over
         self._look_at_s = time.monotonic() + _LOOK_EVERY_S
         self._open = True
-        plans, results = transport.make_channel(num_workers), transport.make_channel(1)
+        for_plans, for_results = settle_waiting(spec.wait, num_workers, threads, usable_cores())
+        plans, results = transport.make_channel(num_workers, for_plans), transport.make_channel(1, for_results)
         try:
             for rank in range(num_workers):
                 endpoint, fds = plans.receiver_endpoint(rank)
@@ -179,6 +183,7 @@ class MpExecutor:
     ) -> None:
         self._num_workers = num_workers
         self._step_timeout_s = step_timeout_s
+        self._threads = model_threads(spec)
         self._link: MpLink | None = None
         self._workers = Workers(spec, num_workers, start_timeout_s)
 
@@ -190,7 +195,7 @@ class MpExecutor:
         self._workers.check()
         if self._link is not None:
             self._link.close()
-        self._link = MpLink(self._workers, self._num_workers, spec, self._step_timeout_s)
+        self._link = MpLink(self._workers, self._num_workers, self._threads, spec, self._step_timeout_s)
         return self._link
 
     def close(self) -> None:

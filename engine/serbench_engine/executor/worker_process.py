@@ -18,7 +18,7 @@ from serbench_engine.executor.control import ControlSocket, Failed, Opened, Open
 from serbench_engine.runner.base import ModelRunner
 from serbench_engine.runner.factory import make_runner
 from serbench_engine.transport.registry import connect_receiver, connect_sender
-from serbench_engine.transport.wait import HANG_UP, PollWait
+from serbench_engine.transport.wait import PollSource
 from serbench_engine.worker import Worker
 
 EXIT_FAILED: Final = 1
@@ -45,8 +45,8 @@ def main(arguments: list[str]) -> int:
 
 def _exit_with_executor(fd: int) -> None:
     """End the process at once when the other side of the control channel is gone, whatever the main thread does."""
-    wait = PollWait({fd: HANG_UP})
-    while not wait.wait(_IDLE_S):
+    executor = PollSource([], [fd])
+    while not executor.block(_IDLE_S):
         pass
     os._exit(EXIT_ORPHANED)
 

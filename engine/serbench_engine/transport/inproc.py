@@ -10,6 +10,7 @@ from serbench_codecs.codec import Body
 from serbench_engine.errors import TransportError, TransportTimeout
 from serbench_engine.transport.base import Channel, Endpoint, Payload, Receiver, Sender
 from serbench_engine.transport.lease import Lease
+from serbench_engine.transport.wait import WAIT_AUTO, Waiting
 
 DEPTH: Final = 64
 """Payloads that a receiver may lag behind."""
@@ -123,8 +124,8 @@ def _stable(body: Body) -> Body:
     return bytes(body) if isinstance(body, bytearray | memoryview) else body
 
 
-def make_channel(num_receivers: int) -> Channel:
-    """Queues for ``num_receivers``."""
+def make_channel(num_receivers: int, waiting: Waiting = WAIT_AUTO) -> Channel:
+    """Queues for ``num_receivers``. In one process there is nothing to spin for: their threads sleep."""
     return InprocChannel(num_receivers)
 
 

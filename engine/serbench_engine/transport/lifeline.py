@@ -5,7 +5,7 @@ It carries no bytes. The kernel closes a dead process's end, and the other one h
 
 import socket
 
-from serbench_engine.transport.wait import HANG_UP, PollWait
+from serbench_engine.transport.wait import PollSource
 
 
 def make_lifeline() -> tuple[int, int]:
@@ -16,4 +16,4 @@ def make_lifeline() -> tuple[int, int]:
 
 def is_cut(fd: int) -> bool:
     """Whether the other side has closed its end."""
-    return PollWait({fd: HANG_UP}).wait(0)
+    return PollSource([], [fd]).block(0)

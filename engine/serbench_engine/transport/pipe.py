@@ -10,12 +10,14 @@ import select
 import struct
 from typing import Final
 
+import msgspec
+
 from serbench_codecs.codec import MAX_BODY_BYTES, Body
 from serbench_engine.errors import TransportError, TransportTimeout
 from serbench_engine.transport.base import Channel, Endpoint, Payload, Receiver, Sender
 from serbench_engine.transport.channel import DescriptorChannel, close_all, require_buffer
 from serbench_engine.transport.lease import Lease
-from serbench_engine.transport.wait import READABLE, Deadline, PollWait, Wait
+from serbench_engine.transport.wait import WAIT_AUTO, Deadline, PollSource, Waiting, make_wait
 
 PIPE_BYTES: Final = 1 << 20
 """What a user may ask for without privilege, by default."""
@@ -84,9 +86,9 @@ class PipeSender:
 class PipeReceiver:
     """Reads into a buffer that grows to the largest payload, and hands out views of it. Takes over ``fd``."""
 
-    def __init__(self, fd: int, wait: Wait | None = None) -> None:
+    def __init__(self, waiting: Waiting, fd: int) -> None:
         self._fds = [fd]
-        self._wait = wait or PollWait({fd: READABLE})
+        self._wait = make_wait(PollSource([fd], []), waiting)
         self._buffer = memoryview(bytearray(_READ_BYTES))
         self._start = 0  # of the payload that is handed out or due
         self._end = 0  # of what was read
@@ -161,7 +163,7 @@ class PipeReceiver:
         self._start, self._end = 0, there
 
 
-def make_channel(num_receivers: int, pipe_bytes: int = PIPE_BYTES) -> Channel:
+def make_channel(num_receivers: int, waiting: Waiting = WAIT_AUTO, pipe_bytes: int = PIPE_BYTES) -> Channel:
     """A pipe for each receiver, of ``pipe_bytes`` where the kernel allows it."""
     reading, writing = [], []
     for _ in range(num_receivers):
@@ -170,7 +172,8 @@ def make_channel(num_receivers: int, pipe_bytes: int = PIPE_BYTES) -> Channel:
             fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, pipe_bytes)
         reading.append(reader)
         writing.append(writer)
-    return DescriptorChannel("pipe", ({}, writing), [({}, [fd]) for fd in reading], connect_sender, connect_receiver)
+    receivers = [({"waiting": msgspec.to_builtins(waiting)}, [fd]) for fd in reading]
+    return DescriptorChannel("pipe", ({}, writing), receivers, connect_sender, connect_receiver)
 
 
 def connect_sender(endpoint: Endpoint, fds: list[int]) -> Sender:
@@ -180,4 +183,4 @@ def connect_sender(endpoint: Endpoint, fds: list[int]) -> Sender:
 
 def connect_receiver(endpoint: Endpoint, fds: list[int]) -> Receiver:
     """A receiving end, from what ``receiver_endpoint`` gave; takes over the descriptor."""
-    return PipeReceiver(fds[0])
+    return PipeReceiver(msgspec.convert(endpoint.options["waiting"], Waiting), fds[0])

@@ -5,22 +5,29 @@ A module each: how to make a channel for n receivers, and how another process ma
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from serbench_engine.errors import ConfigError
 from serbench_engine.transport import inproc, pipe, shm, zeromq
 from serbench_engine.transport.base import Channel, Endpoint, Receiver, Sender
+from serbench_engine.transport.wait import Waiting
+
+
+class MakeChannel(Protocol):
+    """A channel to ``num_receivers``, which wait as ``waiting`` says."""
+
+    def __call__(self, num_receivers: int, waiting: Waiting = ...) -> Channel: ...
 
 
 class Transport(msgspec.Struct, frozen=True):
-    """``make_channel(n)`` in the scheduler's process; ``connect_*`` elsewhere: the descriptors change hands.
+    """``make_channel`` in the scheduler's process; ``connect_*`` elsewhere: the descriptors change hands.
 
     ``leaves_process``: whether its ends can go to other processes, and so carry bytes only.
     """
 
-    make_channel: Callable[[int], Channel]
+    make_channel: MakeChannel
     connect_sender: Callable[[Endpoint, list[int]], Sender]
     connect_receiver: Callable[[Endpoint, list[int]], Receiver]
     leaves_process: bool

@@ -1,17 +1,18 @@
 """Carries payloads through one ring in shared memory that every receiver reads in place. It knows no process.
 
 The ring is a memfd handed over as a descriptor: it has no name, so nothing is left behind and nobody else can open it.
-No counter lies in shared memory. The writer adds the bytes it has published to an eventfd of each reader, the readers
-add the bytes that may be overwritten to an eventfd of their own: both counts pass through the kernel, whose calls order
-memory on every architecture, so no read can be torn. A third descriptor shows the death of the other side.
+The readers hear how far it is written as shm_count.py has it: on x86-64 from a word in shared memory, elsewhere through
+the kernel. They add the bytes that may be overwritten to an eventfd of their own, in lots, so that this costs little. A
+third descriptor shows the death of the other side.
 """
 
 import contextlib
 import fcntl
 import mmap
 import os
-import select
 from typing import Any, Final
+
+import msgspec
 
 from serbench_codecs.codec import Body, Buffer
 from serbench_engine.errors import TransportError, TransportTimeout
@@ -19,22 +20,36 @@ from serbench_engine.transport.base import Channel, Endpoint, Payload, Receiver,
 from serbench_engine.transport.channel import DescriptorChannel, close_all, duplicate, require_buffer
 from serbench_engine.transport.lease import Lease
 from serbench_engine.transport.lifeline import is_cut, make_lifeline
+from serbench_engine.transport.shm_count import (
+    MOST_READERS,
+    PAGE_BYTES,
+    WORDS_ARE_SOUND,
+    CounterHearer,
+    CounterTeller,
+    Hearer,
+    Teller,
+    WordHearer,
+    WordTeller,
+)
 from serbench_engine.transport.shm_ring import PREFIX, Layout, padded, place
-from serbench_engine.transport.wait import HANG_UP, READABLE, Deadline, PollWait, Wait
+from serbench_engine.transport.wait import WAIT_AUTO, Deadline, PollSource, Waiting, make_wait
 
 RING_BYTES: Final = 1 << 22
 """Payloads of up to 2 MiB are read in place: the whole state of a few hundred requests."""
 
+_PREFIX_BYTES: Final = PREFIX.size
+
 
 class ShmSender:
-    """The ring's writer. ``fds``: the memory, then three for each reader: published, freed, lifeline."""
+    """The ring's writer. ``fds``: the memory, then three for each reader: bell or counter, freed, lifeline."""
 
-    def __init__(self, ring_bytes: int, fds: list[int]) -> None:
+    def __init__(self, ring_bytes: int, words: bool, fds: list[int]) -> None:
         self._layout = Layout(ring_bytes)
         self._ring_bytes = ring_bytes
-        self._ring = mmap.mmap(fds[0], ring_bytes, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        self._most_whole = self._layout.most_whole()
+        self._ring = _map_ring(fds[0], ring_bytes, mmap.PROT_READ | mmap.PROT_WRITE)
         self._fds = fds
-        self._published = fds[1::3]
+        self._published: Teller = WordTeller(fds[0], fds[1::3]) if words else CounterTeller(fds[1::3])
         self._freed = fds[2::3]
         self._lifelines = fds[3::3]
         self._head = 0  # where the next record begins
@@ -49,7 +64,7 @@ class ShmSender:
         self._usable = False
         header_bytes = len(header)
         size = header_bytes + len(body)
-        if size > self._layout.most_whole():
+        if size > self._most_whole:
             self._send_pieces(header, body, Deadline(timeout_s))
         else:
             at, total = place(self._head, size, self._ring_bytes)
@@ -64,14 +79,14 @@ class ShmSender:
 
     def close(self) -> None:
         self._usable = False
+        self._published.close()
         self._ring.close()
         close_all(self._fds)
 
     def _publish(self, count: int) -> None:
         self._head += count
         self._free -= count
-        for fd in self._published:
-            os.eventfd_write(fd, count)
+        self._published.tell(count)
 
     def _send_pieces(self, header: bytes, body: Buffer, deadline: Deadline) -> None:
         self._put(PREFIX.pack(len(header), len(body)), deadline)
@@ -95,12 +110,8 @@ class ShmSender:
     def _make_room(self, needed: int, deadline: Deadline) -> None:
         """Wait until every reader has freed enough for ``needed`` bytes after head."""
         while lagging := self._lagging(needed):
-            poll = select.poll()
-            for index in lagging:
-                poll.register(self._freed[index], READABLE)
-                poll.register(self._lifelines[index], HANG_UP)
-            ready = poll.poll(deadline.left_s() * 1000)
-            if not ready:
+            source = PollSource([self._freed[i] for i in lagging], [self._lifelines[i] for i in lagging])
+            if not source.block(deadline.left_s()):
                 raise TransportTimeout(f"receiver {lagging[0]} made no room for {deadline.timeout_s:g} s", lagging[0])
             for index in self._lagging(needed):
                 if is_cut(self._lifelines[index]):
@@ -118,18 +129,27 @@ class ShmSender:
 
 
 class ShmReceiver:
-    """One of the ring's readers. ``fds``: the memory, published, freed, lifeline.
+    """One of the ring's readers. ``fds``: the memory, bell or counter, freed, lifeline.
 
     Space is announced in larger lots, and whenever the reader is about to sleep: a call less for most payloads.
     """
 
-    def __init__(self, ring_bytes: int, fds: list[int], wait: Wait | None = None) -> None:
+    def __init__(self, options: "ReaderOptions", fds: list[int]) -> None:
+        memory, published, _, lifeline = fds
+        ring_bytes = options.ring_bytes
         self._layout = Layout(ring_bytes)
         self._ring_bytes = ring_bytes
-        self._ring = mmap.mmap(fds[0], ring_bytes, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE, prot=mmap.PROT_READ)
+        self._most_whole = self._layout.most_whole()
+        self._lot = self._layout.piece()
+        self._ring = _map_ring(memory, ring_bytes, mmap.PROT_READ)
         self._view = memoryview(self._ring)
         self._fds = fds
-        self._wait = wait or PollWait({fds[1]: READABLE, fds[3]: HANG_UP})
+        self._hearer: Hearer = (
+            WordHearer(memory, options.index, published, lifeline, self._announce)
+            if options.words
+            else CounterHearer(published, lifeline, self._announce)
+        )
+        self._wait = make_wait(self._hearer, options.waiting)
         self._tail = 0  # of the record that is due or handed out
         self._available = 0  # bytes after tail that are published
         self._owed = 0  # bytes before tail that the writer does not know to be free
@@ -145,12 +165,14 @@ class ShmReceiver:
             raise TransportError("this receiver is closed")
         if self._partial is not None:
             return self._receive_pieces(timeout_s)
-        if self._available < PREFIX.size:
-            self._await(PREFIX.size, Deadline(timeout_s))
+        if self._available < _PREFIX_BYTES:
+            self._available += self._hearer.take()
+            if self._available < _PREFIX_BYTES:
+                self._await(_PREFIX_BYTES, Deadline(timeout_s))
         header_bytes, body_bytes = PREFIX.unpack_from(self._ring, self._tail % self._ring_bytes)
         size = header_bytes + body_bytes
-        if size > self._layout.most_whole():
-            self._free(PREFIX.size)
+        if size > self._most_whole:
+            self._free(_PREFIX_BYTES)
             self._partial = bytearray(size)
             self._partial_header_bytes = header_bytes
             self._filled = 0
@@ -162,6 +184,7 @@ class ShmReceiver:
     def close(self) -> None:
         if not self._fds:
             return
+        self._hearer.close()
         close_all(self._fds)
         self._view.release()
         with contextlib.suppress(BufferError):  # an array over a payload is still alive: the memory goes when it does
@@ -170,7 +193,7 @@ class ShmReceiver:
     def _give_back(self) -> None:
         self._free(self._taken)
         self._taken = 0
-        if self._owed >= self._layout.piece():
+        if self._owed >= self._lot:
             self._announce()
 
     def _free(self, count: int) -> None:
@@ -196,7 +219,7 @@ class ShmReceiver:
             partial[self._filled : self._filled + count] = self._view[at : at + count]
             self._filled += count
             self._free(count)
-            if self._owed >= self._layout.piece():
+            if self._owed >= self._lot:
                 self._announce()
         padding = padded(len(partial)) - len(partial)
         if self._available < padding:
@@ -209,49 +232,63 @@ class ShmReceiver:
 
     def _await(self, needed: int, deadline: Deadline) -> None:
         """Wait until ``needed`` bytes are available."""
-        woken = False
         while self._available < needed:
-            try:
-                self._available += os.eventfd_read(self._fds[1])
-                woken = False
-                continue
-            except BlockingIOError:
-                if woken:  # by the lifeline, then
-                    raise TransportError("the sender is gone") from None
-            self._announce()
-            if not self._wait.wait(deadline.left_s()):
+            if news := self._hearer.take():
+                self._available += news
+            elif not self._wait.wait(deadline.left_s()):
                 raise TransportTimeout(f"nothing from the sender for {deadline.timeout_s:g} s")
-            woken = True
+            elif not self._hearer.glance() and is_cut(self._fds[3]) and not self._hearer.glance():
+                raise TransportError("the sender is gone")  # and all that it did before was looked at after its end
 
 
-def make_channel(num_receivers: int, ring_bytes: int = RING_BYTES) -> Channel:
-    """A ring of ``ring_bytes`` for all receivers. Raises ValueError for a size that can't be."""
+class ReaderOptions(msgspec.Struct, frozen=True):
+    """What receiving end ``index`` is told. ``words``: the writer's count is in shared memory, not in the kernel."""
+
+    ring_bytes: int
+    words: bool
+    index: int
+    waiting: Waiting
+
+
+def make_channel(
+    num_receivers: int, waiting: Waiting = WAIT_AUTO, ring_bytes: int = RING_BYTES, words: bool = WORDS_ARE_SOUND
+) -> Channel:
+    """A ring of ``ring_bytes`` for all receivers; ``words`` as in ReaderOptions. ValueError for what can't be."""
     Layout(ring_bytes)
-    memory = _make_memory(ring_bytes)
-    options: dict[str, Any] = {"ring_bytes": ring_bytes}
+    if num_receivers > MOST_READERS:
+        raise ValueError(f"{num_receivers} receivers; a ring has at most {MOST_READERS}")
+    memory = _make_memory(PAGE_BYTES + ring_bytes)
     sender = [memory]
     receivers = []
-    for _ in range(num_receivers):
+    for index in range(num_receivers):
         counters = [os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) for _ in range(2)]
         ours, theirs = make_lifeline()
         sender += [*counters, ours]
+        options: dict[str, Any] = msgspec.to_builtins(ReaderOptions(ring_bytes, words, index, waiting))
         receivers.append((options, [*duplicate([memory, *counters]), theirs]))
-    return DescriptorChannel("shm", (options, sender), receivers, connect_sender, connect_receiver)
+    writer = ({"ring_bytes": ring_bytes, "words": words}, sender)
+    return DescriptorChannel("shm", writer, receivers, connect_sender, connect_receiver)
 
 
-def _make_memory(ring_bytes: int) -> int:
+def _make_memory(size: int) -> int:
     """A memfd that nobody can resize: reading or writing beyond the end of a smaller one would end the process."""
     memory = os.memfd_create("serbench", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(memory, ring_bytes)
+    os.ftruncate(memory, size)
     fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     return memory
 
 
+def _map_ring(memory: int, ring_bytes: int, access: int) -> mmap.mmap:
+    """What follows the page of words."""
+    flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
+    return mmap.mmap(memory, ring_bytes, flags=flags, prot=access, offset=PAGE_BYTES)
+
+
 def connect_sender(endpoint: Endpoint, fds: list[int]) -> Sender:
     """The sending end, from what ``sender_endpoint`` gave; takes over the descriptors."""
-    return ShmSender(endpoint.options["ring_bytes"], fds)
+    return ShmSender(endpoint.options["ring_bytes"], endpoint.options["words"], fds)
 
 
 def connect_receiver(endpoint: Endpoint, fds: list[int]) -> Receiver:
     """A receiving end, from what ``receiver_endpoint`` gave; takes over the descriptors."""
-    return ShmReceiver(endpoint.options["ring_bytes"], fds)
+    return ShmReceiver(msgspec.convert(endpoint.options, ReaderOptions), fds)

@@ -1,36 +1,205 @@
-"""How a receiver waits for its descriptors. It does not know what comes through them.
+"""How a receiver waits: asleep in the kernel, spinning, or what the waits before suggest. It does not know for what.
 
-Blocking in the kernel is the one way there is; a strategy that spins first is another class with the same method.
+Spinning saves the wake-up of a process, 5 to 50 µs, and costs the time of a core. ``auto`` buys the one with the other
+only where that is cheap: it looks at the last few waits and
+
+- spins at once where they were short, as a worker's are between an answer and the next plan;
+- sleeps first and spins from shortly before the expected end where they were long and alike, and somebody has told that
+  a core is spare meanwhile (``foresees``);
+- sleeps all along where they were long, or scattered by more than what it would spin.
+
+It never spins longer than SPIN_S a wait, nor much longer than the waits before lasted. After a spin in vain it sleeps
+through the next wait, and through eight times as many after another: where there are more processes than cores, the one
+that is waited for may have none while this one spins. So it goes on spinning only if three spins of four succeed.
+
+The other end must be another process: a thread that spins keeps the interpreter from the others of its process.
 """
 
+import math
+import os
 import select
 import time
-from typing import Final, Protocol
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Literal, Protocol, TypeAlias
 
-READABLE: Final = select.POLLIN
-WRITABLE: Final = select.POLLOUT
-HANG_UP: Final = 0
-"""Wait for the other end's death only: the kernel reports that always."""
+import msgspec
+
+WaitKind: TypeAlias = Literal["auto", "spin", "block"]
+Clock: TypeAlias = Callable[[], float]
+
+SPIN_S: Final = 250e-6
+"""The longest that ``auto`` spins in one wait."""
+
+LEAD_S: Final = 150e-6
+"""So long before the expected end ``auto`` wakes up: timers are late by 50 µs and more."""
+
+_SLACK_S: Final = 20e-6  # beyond what is expected
+_MOST_ASLEEP: Final = 1024  # waits
+_REMEMBERED: Final = 5  # waits, of which the longest counts as an accident
+_YIELD_S: Final = 50e-6  # endless spinning before others are let run
+_LOOK_S: Final = 1e-3  # and before it looks whether the other end lives
+_GLANCES: Final = 32  # between two looks at the clock
+_FINE_S: Final = 0.02  # up to here a timeout is kept to the µs
+_SELECTABLE: Final = 1024  # descriptors below it
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """How the receivers of a channel wait.
+
+    ``foresees``: whether ``auto`` may spin towards the end of a long wait too, because a core is spare while it lasts.
+    """
+
+    kind: WaitKind = "auto"
+    foresees: bool = False
+
+
+WAIT_AUTO: Final = Waiting()
+
+
+class Source(Protocol):
+    """What is waited for."""
+
+    def glance(self) -> bool:
+        """Whether it is there; cheap, called in a loop."""
+        ...
+
+    def block(self, timeout_s: float) -> bool:
+        """Sleep until it is there or the other end is gone, or perhaps for no reason (then True too).
+
+        False after ``timeout_s`` (0: look once).
+        """
+        ...
 
 
 class Wait(Protocol):
     """A way to wait."""
 
     def wait(self, timeout_s: float) -> bool:
-        """Block until a descriptor is ready or its other end is gone; False after ``timeout_s`` (0: look once)."""
+        """As ``Source.block``, asleep or not."""
         ...
 
 
-class PollWait:
-    """Sleeps in the kernel, uses no CPU time. ``events``: by descriptor, READABLE, WRITABLE or HANG_UP."""
+class PollSource:
+    """Descriptors: one of ``readable`` has something to read, or the far end of one of ``lifelines`` is gone."""
 
-    def __init__(self, events: dict[int, int]) -> None:
+    def __init__(self, readable: list[int], lifelines: list[int]) -> None:
+        self._fds = [*readable, *lifelines]
+        self._fine = max(self._fds) < _SELECTABLE
         self._poll = select.poll()
-        for descriptor, mask in events.items():
-            self._poll.register(descriptor, mask)
+        for descriptor in readable:
+            self._poll.register(descriptor, select.POLLIN)
+        for descriptor in lifelines:
+            self._poll.register(descriptor, 0)  # the kernel reports a hang-up always
+
+    def glance(self) -> bool:
+        return bool(self._poll.poll(0))
+
+    def block(self, timeout_s: float) -> bool:
+        """Uses no CPU time. poll counts milliseconds; a short timeout that must be kept is select's."""
+        if 0 < timeout_s < _FINE_S and self._fine:
+            return bool(select.select(self._fds, (), (), timeout_s)[0])
+        return bool(self._poll.poll(math.ceil(timeout_s * 1000)))
+
+
+class BlockWait:
+    """Sleeps at once."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
 
     def wait(self, timeout_s: float) -> bool:
-        return bool(self._poll.poll(timeout_s * 1000))
+        return self._source.block(timeout_s)
+
+
+class SpinWait:
+    """Never sleeps: a core is busy as long as a wait lasts. It looks from time to time whether the other end lives."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def wait(self, timeout_s: float) -> bool:
+        now = time.monotonic()
+        end, look = now + timeout_s, now + _LOOK_S
+        while not spin(self._source, min(end, now + _YIELD_S)):
+            os.sched_yield()  # to the other end, should it have no core of its own
+            now = time.monotonic()
+            if now >= min(end, look):
+                if self._source.block(0):
+                    return True
+                if now >= end:
+                    return False
+                look = now + _LOOK_S
+        return True
+
+
+class AutoWait:
+    """Spins where that is cheap, as the module says. ``clock`` in seconds, as time.monotonic."""
+
+    def __init__(self, source: Source, foresees: bool, clock: Clock = time.monotonic) -> None:
+        self._source = source
+        self._foresees = foresees
+        self._clock = clock
+        self._recent = deque([math.inf] * _REMEMBERED, maxlen=_REMEMBERED)
+        self._begun = 0.0  # of a wait that has run into a timeout and goes on
+        self._asleep = 0  # waits to come that are slept through
+        self._penalty = 1  # how many, after the next spin in vain
+
+    def wait(self, timeout_s: float) -> bool:
+        now = self._clock()
+        begun = self._begun or now
+        if self._asleep:
+            self._asleep -= 1
+            came = self._source.block(timeout_s)
+        else:
+            came = self._spin_or_sleep(begun, now, now + timeout_s)
+        if came:
+            self._recent.append(self._clock() - begun)
+            self._begun = 0.0
+        else:
+            self._begun = begun
+        return came
+
+    def _spin_or_sleep(self, begun: float, now: float, end: float) -> bool:
+        nap_s, spin_s = self._forecast()
+        wakes = begun + nap_s
+        if now < wakes:
+            if self._source.block(min(end, wakes) - now):
+                return True
+            now = self._clock()
+        if now - wakes < SPIN_S and now + spin_s < end:  # not again where a wait goes on after a timeout
+            if spin(self._source, now + spin_s, self._clock):
+                self._penalty = max(1, self._penalty // 2)
+                return True
+            self._asleep, self._penalty = self._penalty, min(_MOST_ASLEEP, 8 * self._penalty)
+        return self._source.block(max(0.0, end - self._clock()))
+
+    def _forecast(self) -> tuple[float, float]:
+        """How long to sleep before spinning is worth it (for ever where it isn't), and how long to spin then."""
+        shortest, *_, longest, _ = sorted(self._recent)
+        nap_s = max(0.0, shortest - LEAD_S) if longest > SPIN_S else 0.0
+        spin_s = min(SPIN_S, 1.5 * (longest - nap_s) + _SLACK_S)
+        if longest - nap_s > SPIN_S or (nap_s and not self._foresees):
+            return math.inf, spin_s
+        return nap_s, spin_s
+
+
+def spin(source: Source, end: float, clock: Clock = time.monotonic) -> bool:
+    """Look again and again; False when ``clock`` has passed ``end``."""
+    glance = source.glance
+    while True:
+        for _ in range(_GLANCES):
+            if glance():
+                return True
+        if clock() >= end:
+            return False
+
+
+def make_wait(source: Source, waiting: Waiting) -> Wait:
+    """The way to wait for ``source`` that ``waiting`` asks for."""
+    if waiting.kind == "block":
+        return BlockWait(source)
+    return SpinWait(source) if waiting.kind == "spin" else AutoWait(source, waiting.foresees)
 
 
 class Deadline:

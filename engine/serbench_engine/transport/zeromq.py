@@ -23,6 +23,7 @@ import secrets
 import socket
 from typing import Any, Final
 
+import msgspec
 import zmq
 
 from serbench_codecs.codec import MAX_BODY_BYTES, Body
@@ -31,7 +32,7 @@ from serbench_engine.transport.base import Channel, Endpoint, Payload, Receiver,
 from serbench_engine.transport.channel import DescriptorChannel, close_all, require_buffer
 from serbench_engine.transport.lease import Lease
 from serbench_engine.transport.lifeline import is_cut, make_lifeline
-from serbench_engine.transport.wait import Deadline
+from serbench_engine.transport.wait import WAIT_AUTO, Deadline, Waiting, make_wait
 
 HIGH_WATER_MARK: Final = 16
 """Payloads that wait on either side of a pair before the sender waits."""
@@ -95,7 +96,7 @@ class ZmqSender:
 class ZmqReceiver:
     """A PULL socket that has connected to its sender. Takes over ``lifeline``."""
 
-    def __init__(self, address: str, lifeline: int) -> None:
+    def __init__(self, address: str, waiting: Waiting, lifeline: int) -> None:
         self._context = zmq.Context()
         self._pull = self._context.socket(zmq.PULL)
         self._pull.setsockopt(zmq.RCVHWM, HIGH_WATER_MARK)
@@ -107,6 +108,7 @@ class ZmqReceiver:
         self._poller = zmq.Poller()
         self._poller.register(self._pull, zmq.POLLIN)
         self._poller.register(lifeline, zmq.POLLIN)
+        self._wait = make_wait(self, waiting)
         self._lease = Lease(_give_nothing_back)
 
     def receive(self, timeout_s: float) -> Lease:
@@ -130,13 +132,18 @@ class ZmqReceiver:
 
     def _await(self, timeout_s: float) -> None:
         """Wait until there is a payload."""
-        ready = dict(self._poller.poll(_ms(timeout_s)))
-        if self._pull in ready:
-            return
-        if not ready:
+        if not self._wait.wait(timeout_s):
             raise TransportTimeout(f"nothing from the sender for {timeout_s:g} s")
-        if not self._pull.poll(_LANDING_MS):
+        if not self.glance() and not self._pull.poll(_LANDING_MS):
             raise TransportError("the sender is gone")
+
+    def glance(self) -> bool:
+        """As a Source: whether there is a payload."""
+        return bool(self._pull.poll(0))
+
+    def block(self, timeout_s: float) -> bool:
+        """As a Source."""
+        return bool(self._poller.poll(_ms(timeout_s)))
 
 
 def _ms(timeout_s: float) -> int:
@@ -147,7 +154,7 @@ def _give_nothing_back() -> None:
     """A received payload is memory of its own."""
 
 
-def make_channel(num_receivers: int) -> Channel:
+def make_channel(num_receivers: int, waiting: Waiting = WAIT_AUTO) -> Channel:
     """An address for each receiver, with a socket that listens there already."""
     addresses: list[str] = []
     sender: list[int] = []
@@ -160,7 +167,7 @@ def make_channel(num_receivers: int) -> Channel:
         ours, theirs = make_lifeline()
         addresses.append(f"ipc://@{name}")
         sender += [listener.detach(), ours]
-        receivers.append(({"address": addresses[-1]}, [theirs]))
+        receivers.append(({"address": addresses[-1], "waiting": msgspec.to_builtins(waiting)}, [theirs]))
     return DescriptorChannel("zmq", ({"addresses": addresses}, sender), receivers, connect_sender, connect_receiver)
 
 
@@ -171,4 +178,5 @@ def connect_sender(endpoint: Endpoint, fds: list[int]) -> Sender:
 
 def connect_receiver(endpoint: Endpoint, fds: list[int]) -> Receiver:
     """A receiving end, from what ``receiver_endpoint`` gave; takes over the descriptor."""
-    return ZmqReceiver(endpoint.options["address"], fds[0])
+    waiting = msgspec.convert(endpoint.options["waiting"], Waiting)
+    return ZmqReceiver(endpoint.options["address"], waiting, fds[0])

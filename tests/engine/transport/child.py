@@ -1,8 +1,8 @@
 """A process at the other end of a channel: ``python child.py DUTY ENDS…``, with an END as ``endpoint JSON=fd,fd,…``.
 
 Duties: ``sum COUNT PAUSE RECEIVER`` prints a checksum of COUNT payloads and sleeps PAUSE seconds after the first;
-``echo RECEIVER SENDER`` sends back what it gets, until a header is empty; ``hold RECEIVER`` takes one and waits;
-``send SENDER`` sends one and waits.
+``echo RECEIVER SENDER`` sends back what it gets, until a header is empty, after a pause of so many µs as a header of
+four bytes says; ``hold RECEIVER`` takes one and waits; ``send SENDER`` sends one and waits.
 """
 
 import sys
@@ -46,6 +46,8 @@ def echo(source: Receiver, target: Sender) -> None:
         with source.receive(WAIT_S) as payload:
             if not payload.header:
                 return
+            if len(payload.header) == 4:
+                time.sleep(int.from_bytes(payload.header) / 1e6)
             target.send(bytes(payload.header), payload.body, WAIT_S)
 
 

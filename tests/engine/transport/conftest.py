@@ -1,21 +1,55 @@
-"""Fixtures of the contract tests: every transport of the table, with one and with three receivers."""
+"""Fixtures of the contract tests: every transport of the table, in every way to wait, with one and three receivers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
+import msgspec
 import pytest
 
+from serbench_engine.transport import shm
 from serbench_engine.transport.base import Channel, Receiver, Sender
 from serbench_engine.transport.registry import TRANSPORTS, Transport
+from serbench_engine.transport.wait import Waiting
+
+WAYS = {"block": Waiting("block"), "spin": Waiting("spin"), "auto": Waiting("auto", foresees=True)}
 
 
-@pytest.fixture(params=sorted(TRANSPORTS))
+def variant(name: str, way: str) -> Transport:
+    """A transport whose receivers wait so; ``shm-kernel`` is shm where it may not look at shared memory."""
+    if name == "shm-kernel":
+        make_channel: Callable[..., Channel] = partial(shm.make_channel, words=False)
+    else:
+        make_channel = TRANSPORTS[name].make_channel
+    table_name = name.removesuffix("-kernel")
+    return msgspec.structs.replace(TRANSPORTS[table_name], make_channel=partial(make_channel, waiting=WAYS[way]))
+
+
+BETWEEN_PROCESSES = [
+    ("pipe", "auto"),
+    ("shm", "block"),
+    ("shm", "auto"),
+    ("shm", "spin"),
+    ("shm-kernel", "spin"),
+    ("zmq", "block"),
+]
+WITHIN_A_PROCESS = [  # threads that spin keep the interpreter from the one that they wait for
+    ("inproc", "block"),
+    ("pipe", "auto"),
+    ("shm", "block"),
+    ("shm", "auto"),
+    ("shm-kernel", "auto"),
+    ("zmq", "block"),
+]
+
+
+@pytest.fixture(params=WITHIN_A_PROCESS, ids="-".join)
 def transport(request: pytest.FixtureRequest) -> Transport:
-    return TRANSPORTS[request.param]
+    return variant(*request.param)
 
 
-@pytest.fixture(params=[name for name, one in sorted(TRANSPORTS.items()) if one.leaves_process])
+@pytest.fixture(params=BETWEEN_PROCESSES, ids="-".join)
 def process_transport(request: pytest.FixtureRequest) -> Transport:
-    return TRANSPORTS[request.param]
+    return variant(*request.param)
 
 
 @pytest.fixture(params=[1, 3], ids=["one-receiver", "three-receivers"])

@@ -16,7 +16,7 @@ WAIT_S = 30.0
 
 
 def both_ends(num_receivers: int, ring_bytes: int) -> tuple[Sender, list[Receiver]]:
-    channel = make_channel(num_receivers, ring_bytes)
+    channel = make_channel(num_receivers, ring_bytes=ring_bytes)
     ends = channel.sender(), [channel.receiver(index) for index in range(num_receivers)]
     channel.close()
     return ends
@@ -76,13 +76,13 @@ def test_a_whole_record_never_wraps_and_always_fits(ring_bytes: int, data: st.Da
 def test_a_ring_that_cannot_be_is_refused_with_its_size() -> None:
     for ring_bytes in (0, 8, 100, 1 << 40):
         with pytest.raises(ValueError, match=f"ring of {ring_bytes} bytes"):
-            make_channel(1, ring_bytes)
+            make_channel(1, ring_bytes=ring_bytes)
 
 
 def test_the_memory_can_not_be_resized_under_a_reader() -> None:
-    channel = make_channel(1, RING)
+    channel = make_channel(1, ring_bytes=RING)
     _, fds = channel.receiver_endpoint(0)
-    for size in (0, 2 * RING):
+    for size in (0, 4 * RING):
         with pytest.raises(PermissionError):
             os.ftruncate(fds[0], size)
     channel.close()

@@ -114,7 +114,7 @@ def test_another_number_of_parts_is_an_error_and_no_crash(parts: list[bytes]) ->
     push = context.socket(zmq.PUSH)
     push.bind("ipc://@serbench-test-*")
     address = push.getsockopt_string(zmq.LAST_ENDPOINT)
-    receiver = connect_receiver(Endpoint("zmq", "receiver", {"address": address}, 1), [theirs])
+    receiver = connect_receiver(Endpoint("zmq", "receiver", {"address": address, "waiting": {}}, 1), [theirs])
     push.send_multipart(parts)
     with pytest.raises(TransportError, match=f"{len(parts)} parts"):
         receiver.receive(WAIT_S)
