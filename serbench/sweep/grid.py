@@ -10,7 +10,7 @@ import msgspec
 from serbench.errors import ExperimentError
 from serbench.experiment import Experiment
 
-COMPARED: Final = ("codec", "result_format", "transport", "executor")
+COMPARED: Final = ("codec", "result_format", "transport", "wait", "executor")
 """Axes that a ratio can be about, in the order in which one is chosen."""
 
 

@@ -18,7 +18,7 @@ from tests.serbench.planted_codec import Planted
 
 PLANTED = "tests.serbench.planted_codec:CODEC"
 SMALL = ("--model", "sim", "--executor", "inproc", "--num-prompts", "16", "--input-len", "24", "--output-len", "16")
-TIGHT = ("--max-num-seqs", "8", "--num-blocks", "16", "--max-model-len", "128", "--repeats", "4", "--warmup", "0")
+TIGHT = ("--max-num-seqs", "8", "--num-blocks", "16", "--max-model-len", "128", "--repeats", "2", "--warmup", "0")
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,7 @@ def test_killed_again_and_again_the_table_is_that_of_an_undisturbed_sweep(tmp_pa
     assert undisturbed.exit_code == 0, undisturbed.stderr
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     rng, kept, kills = random.Random(0), dict[tuple[str, int], float](), 0
-    while kills < 5:
+    while kills < 4:
         killed_once_it_has(len(kept) + rng.randint(1, 5), tmp_path / "b", environment)
         now = stored(tmp_path / "b")
         assert {key: now[key] for key in kept} == kept  # no stored repeat was made again
