@@ -43,7 +43,8 @@ def against_itself(ctx: click.Context, codec: str, choices: Choices, show: Show)
     first, differs = measured[1], list[str]()
     if shown(first):
         where = " and ".join(shown(first))
-        tell(console, f"a difference was shown in {where}; measuring again to see whether it stays")
+        if not choices.quiet:
+            tell(console, f"a difference was shown in {where}; measuring again to see whether it stays")
         measured = _measured(codec, choices, may_add=not asked)
         differs = confirmed(first, measured[1])
     show(*measured)
@@ -70,5 +71,6 @@ def _measured(codec: str, choices: Choices, *, may_add: bool) -> "Measurement":
     needed = repeats_to_settle(comparison)
     if not may_add or needed is None or needed <= choices.repeats:
         return runs, comparison
-    tell(error_console(), f"too noisy to tell after {choices.repeats} repeats; measuring again with {needed}")
+    if not choices.quiet:
+        tell(error_console(), f"too noisy to tell after {choices.repeats} repeats; measuring again with {needed}")
     return _measured(codec, msgspec.structs.replace(choices, repeats=needed), may_add=False)

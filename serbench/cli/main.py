@@ -5,6 +5,7 @@ the output went away; 2 bad input; 130 interrupted.
 """
 
 import difflib
+import io
 import os
 import sys
 import textwrap
@@ -146,4 +147,7 @@ def cli(ctx: click.Context) -> None:
 def main() -> None:
     """The console script."""
     set_thread_environment()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal or pipe that knows no µ gets a ?, not a traceback
     cli()

@@ -113,6 +113,24 @@ def test_a_reader_that_goes_away_is_no_traceback() -> None:
     assert (done.returncode, done.stderr) == (1, "")
 
 
+def test_a_pipe_that_knows_no_such_character_gets_another() -> None:
+    command = [sys.executable, "-c", "from serbench.cli.main import main; main()", "doctor"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
+    assert done.stderr == ""
+    assert "? " in done.stdout
+
+
+def test_no_color_is_honoured() -> None:
+    code = "from serbench.report.console import output_console; output_console().print('[red]x[/]')"
+    environment = {**os.environ, "FORCE_COLOR": "1", "TERM": "xterm"}
+    shown = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, env=env, timeout=60, check=True).stdout
+        for env in (environment, {**environment, "NO_COLOR": "1"})
+    ]
+    assert shown == [b"\x1b[31mx\x1b[0m\n", b"x\n"]
+
+
 def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys\n"
