@@ -6,6 +6,7 @@ loaded once, and stopped while another's turn lasts. docs/peers.md tells what is
     SERBENCH_PEERS=… python -m benchmarks.peers.throughput [--quick]
 """
 
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -89,6 +90,7 @@ def main(
     path: Path | None,
 ) -> None:
     """Compare throughput with vLLM's and the transformers library's."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was measured by then is still told
     models, shapes = (MODELS[0], SHAPES[0]) if quick else (models, shapes)
     measured = Measured(environment=describe_environment(), num_prompts=num_prompts, rounds=rounds, turns=[])
     cells = [Shape(*map(int, one.split("/"))) for one in shapes.split(",")]
