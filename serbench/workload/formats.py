@@ -170,8 +170,11 @@ def _json_rows(path: Path, text: str, form: JsonFormat) -> Iterator[_Numbered]:
 
 
 def _header(text: str) -> list[str]:
-    first = text.lstrip().partition("\n")[0]
-    return [name.strip().lower() for name in next(csv.reader([first.rstrip("\r")]), [])]
+    first = text.lstrip().partition("\n")[0].rstrip("\r")
+    try:
+        return [name.strip().lower() for name in next(csv.reader([first]), [])]
+    except csv.Error:  # a line that is too long, or has a carriage return within: no header
+        return []
 
 
 def _csv_rows(path: Path, text: str, form: CsvFormat) -> Iterator[_Numbered]:

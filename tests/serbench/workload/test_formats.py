@@ -5,7 +5,10 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from serbench.cli.workload_options import DATASET_FORMATS
 from serbench.errors import DatasetError
 from serbench.workload.formats import FORMATS, read_rows
 from serbench.workload.rows import TextRow
@@ -208,3 +211,47 @@ def test_a_name_that_promises_another_format_is_not_taken_for_text(tmp_path: Pat
         (tmp_path / name).write_text("when,what\n1,2\n")
         with pytest.raises(DatasetError, match=f"as its name {name} says.*--dataset-format text"):
             read_rows(tmp_path / name)
+
+
+def test_a_prompt_may_be_long(file: Path) -> None:
+    text = "word, " * 50_000
+    assert [row.prompt for row in rows_of(file, text)] == [text]
+
+
+def test_the_command_line_and_the_page_know_the_same_formats() -> None:
+    assert sorted(DATASET_FORMATS) == sorted(FORMATS)
+    page = (Path(__file__).parents[3] / "docs" / "workloads.md").read_text()
+    assert all(f"| `{name}` |" in page for name in FORMATS)
+
+
+SAMPLES = (
+    json.dumps([CONVERSATION], indent=1),
+    '{"prompt": "a"}\n{"messages": [{"role": "user", "content": "b"}]}\n',
+    '{"custom_id": "a", "body": {"messages": [{"role": "user", "content": "b"}], "max_tokens": 5}}\n',
+    '{"timestamp": 27, "input_length": 600, "output_length": 5, "hash_ids": [46, 47]}\n',
+    "TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 18:17:03.9799600,4808,10\r\n",
+    "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,Conversation log\n",
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@given(
+    sample=st.sampled_from(SAMPLES),
+    cut=st.integers(0, 200),
+    length=st.integers(0, 20),
+    noise=st.one_of(
+        st.binary(max_size=20), st.sampled_from([b"\xff", b"\r", b'"', b"[", b"1e999999999", b"NaN", b"-0", b"\\ud800"])
+    ),
+)
+def test_garbled_files_are_read_row_by_row_or_refused(
+    file: Path, sample: str, cut: int, length: int, noise: bytes
+) -> None:
+    data = sample.encode()
+    file.write_bytes(data[:cut] + noise + data[cut + length :])
+    for form in (None, *FORMATS):
+        try:
+            found = read_rows(file, form)
+        except DatasetError as error:
+            assert "\n" not in str(error)  # noqa: PT017
+        else:
+            assert form in (None, found.format)
