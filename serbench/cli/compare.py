@@ -51,7 +51,6 @@ _FOR_STORED_RUNS: Final = frozenset({"runs", "output", "json", "quiet"})
     default=CODECS,
     metavar="NAME,NAME,...",
     help="Two or more; the first is what the others are compared with.",
-    shell_complete=completing.codecs,
 )
 @path_options
 @workload_options

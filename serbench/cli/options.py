@@ -17,11 +17,24 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+COMPLETED: Final = {
+    "--codec": completing.codecs,
+    "--result-format": completing.result_formats,
+    "--model": completing.models,
+    "--tokenizer": completing.folders,
+    "--output": completing.folders,
+    "--dataset": completing.files,
+    "--grid": completing.files,
+}
+"""What the shell is offered after an option of that name, whatever command has it."""
+
+
 class SectionOption(click.Option):
     """An option under a heading of the help page."""
 
-    def __init__(self, *names: Any, section: str, **attributes: Any) -> None:
-        super().__init__(*names, **attributes)
+    def __init__(self, flags: Sequence[str], *, section: str, **attributes: Any) -> None:
+        completed = next((COMPLETED[flag] for flag in flags if flag in COMPLETED), None)
+        super().__init__(flags, **{"shell_complete": completed, **attributes})
         self.section = section
 
 
@@ -61,7 +74,6 @@ model_options: Final = section(
             "default": "facebook/opt-125m",
             "metavar": "NAME",
             "help": "See `serbench models`; or a folder.",
-            "shell_complete": completing.models,
         },
     ),
     (
@@ -77,7 +89,6 @@ model_options: Final = section(
         {
             "metavar": "DIR",
             "help": "A folder with a tokenizer, in place of the model's own.",
-            "shell_complete": completing.folders,
         },
     ),
     (
@@ -98,7 +109,6 @@ path_options: Final = section(
         {
             "metavar": "NAME",
             "help": "Encoding of results.  [default: the codec's]",
-            "shell_complete": completing.result_formats,
         },
     ),
     (
@@ -194,7 +204,6 @@ output_options: Final = section(
             "default": "results",
             "metavar": "DIR",
             "help": "Where runs are stored.",
-            "shell_complete": completing.folders,
         },
     ),
     (

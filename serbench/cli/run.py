@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from serbench.cli import completing
 from serbench.cli.options import (
     Choices,
     SectionCommand,
@@ -39,7 +38,6 @@ Examples:
     default="delta",
     metavar="NAME",
     help="See `serbench codecs`.",
-    shell_complete=completing.codecs,
 )
 @path_options
 @workload_options

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from serbench.cli import completing
 from serbench.cli.options import Choices, Command, section
 from serbench.errors import ExperimentError
 
@@ -54,7 +53,6 @@ _request_options: Final = section(
         {
             "metavar": "FILE",
             "help": "Requests of a file: ShareGPT, JSON lines, OpenAI batch, text or trace; see `serbench workload`.",
-            "shell_complete": completing.files,
         },
     ),
     (

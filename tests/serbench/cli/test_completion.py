@@ -25,6 +25,7 @@ def test_commands_options_and_names_are_offered() -> None:
     assert offered("run", "--codec", "col") == ["columnar"]
     assert offered("run", "--codec", "pickle:") == ["pickle:ids=list", "pickle:ids=packed"]
     assert offered("compare", "--codec", "pickle,col") == ["pickle,columnar"]
+    assert offered("sweep", "--codec", "pickle,col") == ["pickle,columnar"]
     assert offered("run", "--model", "smol") == ["smollm2-135m"]
     assert offered("run", "--result-format", "pac") == ["packed"]
     assert offered("run", "--dataset-format", "moo") == ["mooncake"]
