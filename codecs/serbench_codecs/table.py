@@ -4,12 +4,16 @@ It does not know how plans travel, nor what the model makes of the columns. Appl
 """
 
 import hashlib
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from serbench_codecs.errors import PlanError
 from serbench_codecs.plan import NO_ROWS, SAMPLING_DTYPE, Admissions, Int32Array, StepPlan, Writes
+
+IndexArray: TypeAlias = npt.NDArray[np.intp]
 
 
 class TableLimits(msgspec.Struct, frozen=True):
@@ -54,6 +58,8 @@ class RequestTable:
         self.stop_ids: list[Int32Array] = [np.empty(0, dtype=np.int32)] * rows
         self.request_ids: list[str] = [""] * rows
         self._bounded_batch = (NO_ROWS, NO_ROWS)
+        self._indexed_rows = NO_ROWS
+        self._index = NO_ROWS.astype(np.intp)
 
     # --- a worker's side ---------------------------------------------------------------------------------------------
 
@@ -75,13 +81,21 @@ class RequestTable:
 
     def advance(self, plan: StepPlan) -> None:
         """Count the step's tokens as computed: both sides call it once the step is prepared."""
-        self.num_computed_tokens[plan.batch_rows] += plan.batch_counts
+        self.num_computed_tokens[self._index_of(plan.batch_rows)] += plan.batch_counts
 
     def append_sampled(self, rows: Int32Array, token_ids: Int32Array) -> None:
         """Append one id to each row (int32[n] each, rows unique): a worker's own samples, or the scheduler's update."""
-        positions = self.num_tokens[rows]
-        self.token_ids[rows, positions] = token_ids
-        self.num_tokens[rows] = positions + 1
+        index = self._index_of(rows)
+        positions = self.num_tokens[index]
+        self.token_ids[index, positions] = token_ids
+        self.num_tokens[index] = positions + 1
+
+    def _index_of(self, rows: Int32Array) -> IndexArray:
+        """``rows`` in the type that numpy indexes with, which it would make anew each time; kept for the next step."""
+        if rows is not self._indexed_rows:
+            self._indexed_rows = rows
+            self._index = rows.astype(np.intp)
+        return self._index
 
     # --- the parts of apply, which the scheduler uses on its own table ------------------------------------------------
 

@@ -20,6 +20,7 @@ class SteadyDecode:
         self.rows = rows
         self.counts = ones
         self.serials = table.serial[rows]
+        self._index = rows.astype(np.intp)  # as numpy wants it: int32 would be cast each time
         self._table = table
         self._block_size = table.limits.block_size
         self._lengths = table.num_tokens[rows]
@@ -45,9 +46,9 @@ class SteadyDecode:
     def append(self, token_ids: Int32Array) -> Int32Array:
         """Append the sampled id of every row; where they went, int32[n]."""
         starts = self._lengths
-        self._table.token_ids[self.rows, starts] = token_ids
+        self._table.token_ids[self._index, starts] = token_ids
         self._lengths = starts + 1
-        self._table.num_tokens[self.rows] = self._lengths
+        self._table.num_tokens[self._index] = self._lengths
         self._room -= 1
         self._steps_left -= 1
         return starts

@@ -41,6 +41,7 @@ class InputPreparer:
         self._rows: Int32Array | None = None
         self._counts: Int32Array | None = None
         self._decode_only = False
+        self._index = np.zeros(0, dtype=np.intp)
         self._query_starts = np.zeros(1, dtype=np.int32)
         self._all = np.zeros(0, dtype=np.int32)
 
@@ -49,20 +50,22 @@ class InputPreparer:
         rows, counts = plan.batch_rows, plan.batch_counts
         if rows is not self._rows or counts is not self._counts:
             self._see(rows, counts)
-        starts = table.num_computed_tokens[rows]
+        index = self._index
+        starts = table.num_computed_tokens[index]
         seq_lens = starts + counts
         if self._decode_only:
-            token_rows, positions = rows, starts
+            token_index, positions = index, starts
         else:
-            token_rows = np.repeat(rows, counts)
+            token_index = np.repeat(index, counts)
             shift = np.repeat(starts - self._query_starts[:-1], counts)
-            positions = np.arange(len(token_rows), dtype=np.int32) + shift
-        size = table.limits.block_size
-        blocks, offsets = np.divmod(positions, np.int32(size))
-        slots = table.block_table[token_rows, blocks].astype(np.int64)
-        slots *= size
-        slots += offsets
-        due = seq_lens == table.num_tokens[rows]
+            positions = np.arange(len(token_index), dtype=np.int32) + shift
+        places = positions.astype(np.intp)  # arrays that index are of this type: others are cast each time
+        blocks = places // table.limits.block_size
+        slots = table.block_table[token_index, blocks].astype(np.int64)
+        slots -= blocks  # (block − its place in the row) · size + position = block · size + offset
+        slots *= table.limits.block_size
+        slots += places
+        due = seq_lens == table.num_tokens[index]
         all_due = bool(due.all())
         samples = self._all if all_due else np.flatnonzero(due).astype(np.int32)
         return StepInputs(
@@ -70,7 +73,7 @@ class InputPreparer:
             counts=counts,
             starts=starts,
             seq_lens=seq_lens,
-            token_ids=table.token_ids[token_rows, positions],
+            token_ids=table.token_ids[token_index, places],
             positions=positions,
             slots=slots,
             query_starts=self._query_starts,
@@ -81,6 +84,7 @@ class InputPreparer:
 
     def _see(self, rows: Int32Array, counts: Int32Array) -> None:
         self._rows, self._counts = rows, counts
+        self._index = rows.astype(np.intp)
         self._decode_only = bool((counts == 1).all())
         self._query_starts = np.zeros(len(rows) + 1, dtype=np.int32)
         np.cumsum(counts, out=self._query_starts[1:])
