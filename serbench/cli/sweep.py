@@ -10,6 +10,8 @@ from serbench.cli.axes import axes_of, axis_options, chosen, experiment_maker
 from serbench.cli.options import SectionCommand, SectionOption
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from serbench.sweep.folder import SweepFolder
     from serbench.sweep.grid import Point
     from serbench.sweep.runner import SweepRunner
@@ -115,7 +117,7 @@ def _check_possible(points: "Sequence[Point]", path: Path) -> None:
 def _measure(folder: "SweepFolder", *, quiet: bool) -> "SweepTable":
     from serbench.live import LiveEngine
     from serbench.prepare import prepare
-    from serbench.report.console import error_console
+    from serbench.report.console import error_console, tell
     from serbench.report.sweep_progress import SweepProgress
     from serbench.sweep.readiness import make_ready
     from serbench.sweep.runner import SweepRunner
@@ -129,28 +131,24 @@ def _measure(folder: "SweepFolder", *, quiet: bool) -> "SweepTable":
         for i, error in ready.impossible.items():
             progress.failed(points[i].id, str(error))
         if not quiet:
-            _tell_where_it_is(folder, runner, total)
+            _tell_where_it_is(console, folder, runner, total)
         try:
             runner.run()
         except KeyboardInterrupt:
-            _tell(f"{total - runner.passes} of {total} repeats are kept in {folder.path}; the same command goes on")
+            tell(console, f"{runner.kept} of {total} repeats are kept in {folder.path}; the same command goes on")
             raise
     return tabulate(folder.manifest, folder.runs(), ready.impossible)
 
 
-def _tell_where_it_is(folder: "SweepFolder", runner: "SweepRunner", total: int) -> None:
+def _tell_where_it_is(console: "Console", folder: "SweepFolder", runner: "SweepRunner", total: int) -> None:
+    from serbench.report.console import tell
+
     points, failed = len(folder.manifest.points), len(folder.manifest.failures)
     repeats = folder.manifest.points[0].experiment.repeats
     there = f", {len(runner.already)} of {total} are there already" if runner.already else ""
-    _tell(f"{points} points × {repeats} repeats in {folder.path}{there}")
+    tell(console, f"{points} points × {repeats} repeats in {folder.path}{there}")
     if failed:
-        _tell(f"{failed} points failed earlier; --retry-failed tries them again")
-
-
-def _tell(line: str) -> None:
-    from serbench.report.console import error_console, tell
-
-    tell(error_console(), line)
+        tell(console, f"{failed} points failed earlier; --retry-failed tries them again")
 
 
 def _show(table: "SweepTable", path: Path, *, as_json: bool) -> None:

@@ -63,6 +63,11 @@ class SweepRunner:
         """How many timed passes are still to make."""
         return self._time_left.passes
 
+    @property
+    def kept(self) -> int:
+        """How many repeats are stored."""
+        return sum(len(recorder.repeats) for recorder in self._recorders.values())
+
     def run(self) -> None:
         """Make them. Points that fail are noted in the folder, and the others go on.
 
