@@ -1,5 +1,6 @@
 """`serbench sweep`: measure a grid. It does not know in which order that is done or how it survives interruptions."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from serbench.sweep.folder import SweepFolder
     from serbench.sweep.grid import Point
+    from serbench.sweep.readiness import Readiness
     from serbench.sweep.runner import SweepRunner
     from serbench.sweep.table import SweepTable
 
@@ -74,57 +76,56 @@ def command(
     from serbench.sweep.manifest import digest_of
 
     values = chosen(ctx, options, grid)
-    _check_names(values)
+    _check_names(values, name)
     points = span(axes_of(values), experiment_maker(values))
     path = Path(values["output"]) / f"sweep-{name or digest_of(points, stay)[:8]}"
-    _check_possible(points, path)
+    ready = _ready(points, path)
     with opened(path, points, stay, describe_environment()) as folder:
         if retry_failed:
             folder.forget_failures()
-        table = _measure(folder, quiet=values["quiet"])
+        table = _measure(folder, ready, quiet=values["quiet"])
     _show(table, path, as_json=values["json"])
     ctx.exit(0 if table.is_sound else 1)
 
 
-def _check_names(values: Mapping[str, Any]) -> None:
-    """A codec or format that there isn't is a slip, not a point that fails."""
+def _check_names(values: Mapping[str, Any], name: str | None) -> None:
+    """A codec or format that there isn't is a slip, not a point that fails; and a name must do for a folder."""
     from serbench.errors import ExperimentError
     from serbench_codecs.errors import UnknownCodecError
     from serbench_codecs.registry import get_codec, get_result_format
 
+    if name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise ExperimentError(f"--name {name!r} can't name a folder: write letters, digits, '.', '_' and '-'")
     try:
         for codec in values["codec"]:
             get_codec(codec)
-        for name in values["result_format"]:
-            if name is not None:
-                get_result_format(name)
+        for form in values["result_format"]:
+            if form is not None:
+                get_result_format(form)
     except UnknownCodecError as error:
         raise ExperimentError(str(error)) from error
 
 
-def _check_possible(points: "Sequence[Point]", path: Path) -> None:
-    """Refuse a sweep none of whose points can be, before a folder is made for it."""
+def _ready(points: "Sequence[Point]", path: Path) -> "Readiness":
+    """All points prepared; refuses a sweep none of whose points can be, before a folder is made for it."""
     from serbench.prepare import prepare
-    from serbench.sweep.folder import MANIFEST
+    from serbench.sweep.folder import MANIFEST, stored_runs
     from serbench.sweep.readiness import make_ready
 
-    if not (path / MANIFEST).exists():
-        ready = make_ready(points, {}, prepare)
-        if not ready.prepared:
-            raise next(iter(ready.impossible.values()))
+    ready = make_ready(points, stored_runs(path, points), prepare)
+    if not ready.prepared and not (path / MANIFEST).exists():
+        raise next(iter(ready.impossible.values()))
+    return ready
 
 
-def _measure(folder: "SweepFolder", *, quiet: bool) -> "SweepTable":
+def _measure(folder: "SweepFolder", ready: "Readiness", *, quiet: bool) -> "SweepTable":
     from serbench.live import LiveEngine
-    from serbench.prepare import prepare
     from serbench.report.console import error_console, tell
     from serbench.report.sweep_progress import SweepProgress
-    from serbench.sweep.readiness import make_ready
     from serbench.sweep.runner import SweepRunner
     from serbench.sweep.table import tabulate
 
     console, points = error_console(), folder.manifest.points
-    ready = make_ready(points, folder.runs(), prepare)
     total = sum(point.experiment.repeats for point in points)
     with SweepProgress(console, total, quiet=quiet) as progress:
         runner = SweepRunner(folder, ready.prepared, folder.runs(), open_engine=LiveEngine, watcher=progress)

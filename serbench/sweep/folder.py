@@ -32,17 +32,8 @@ class SweepFolder:
         self.manifest = manifest
 
     def runs(self) -> dict[str, Run]:
-        """What is stored so far, by point.
-
-        Raises:
-            ResultsError: a file that is no run.
-        """
-        found = {}
-        for point in self.manifest.points:
-            path = self.path / "runs" / f"{point.id}.json"
-            if path.exists():
-                found[point.id] = read_run(path)
-        return found
+        """What is stored so far, by point. Raises ResultsError for a file that is no run."""
+        return stored_runs(self.path, self.manifest.points)
 
     def store(self, run: Run) -> Path:
         """Write a point's run, with its latest repeat; its path."""
@@ -64,6 +55,16 @@ class SweepFolder:
         manifest = msgspec.structs.replace(self.manifest, **changes)
         _save(self.path, manifest)
         self.manifest = manifest
+
+
+def stored_runs(path: Path, points: Sequence[Point]) -> dict[str, Run]:
+    """What is stored of ``points`` in a sweep's folder, by point; nothing where there is no such folder.
+
+    Raises:
+        ResultsError: a file that is no run.
+    """
+    files = {point.id: path / "runs" / f"{point.id}.json" for point in points}
+    return {name: read_run(file) for name, file in files.items() if file.exists()}
 
 
 @contextmanager

@@ -135,6 +135,7 @@ def test_a_point_that_can_t_be_is_told_and_the_rest_is_measured(tmp_path: Path) 
         (("--max-num-seqs", "16,,32"), "'16,,32' has an empty value"),
         (("--repeats", "4,5"), "'4,5' is not a valid integer range"),
         (("--input-len", "70000,80000"), "--input-len 70000 leaves no room"),
+        (("--name", "../mine"), "--name '../mine' can't name a folder"),
         (("--grid", "nowhere.toml"), "--grid nowhere.toml can't be read: No such file or directory"),
     ],
 )
@@ -159,6 +160,21 @@ def test_a_grid_file_that_makes_no_sense_is_bad_input(text: str, told: str, tmp_
     result = sweep(tmp_path, "--grid", str(tmp_path / "grid.toml"))
     assert result.exit_code == 2
     assert told in one_line(result.stderr)
+
+
+def test_results_are_on_disk_before_anything_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: object) -> object:
+        raise RuntimeError("no table today")
+
+    monkeypatch.setattr("serbench.report.sweep_table.sweep_report", broken)
+    with pytest.raises(RuntimeError):
+        sweep(tmp_path, *TINY, "--num-prompts", "4,8", "--repeats", "2")
+    assert len(stored(tmp_path)) == 4
+    monkeypatch.undo()
+    again = sweep(tmp_path, *TINY, "--num-prompts", "4,8", "--repeats", "2")
+    assert "4 of 4 are there already" in again.stderr
+    assert "2 of 2 points done" in again.stdout
+    assert all(len(line) <= 80 for line in again.stdout.splitlines() if "Stored in" not in line)
 
 
 def test_a_name_that_another_sweep_has_is_refused(tmp_path: Path) -> None:
