@@ -47,10 +47,6 @@ class Several(click.ParamType["tuple[Any, ...]"]):
             self.fail(f"{value!r} has an empty value; write one, or several with commas in between", param, ctx)
         return tuple(self.one.convert(part if isinstance(part, bool) else str(part), param, ctx) for part in parts)
 
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
-        """What the help page shows."""
-        return self.one.get_metavar(param, ctx)
-
 
 def axis_options(command: Command) -> Command:
     """Add all options of `serbench run` that mean something here."""
@@ -70,9 +66,16 @@ def _option(param: SectionOption) -> Callable[[Command], Command]:
     }
     if param.is_flag:
         return click.option(*param.opts, is_flag=True, **same)
-    kind = param.type if param.name in SINGLE else Several(param.type)
-    metavar = param.metavar if param.name in SINGLE or not param.metavar else f"{param.metavar},..."
-    return click.option(*param.opts, type=kind, metavar=metavar, **same)
+    if param.name in SINGLE:
+        return click.option(*param.opts, type=param.type, metavar=param.metavar, **same)
+    return click.option(*param.opts, type=Several(param.type), metavar=f"{_one(param)},...", **same)
+
+
+def _one(param: click.Option) -> str:
+    """How the help page writes one value."""
+    if isinstance(param.type, click.Choice):
+        return f"[{'|'.join(map(str, param.type.choices))}]"
+    return param.metavar or param.type.name
 
 
 def chosen(ctx: click.Context, options: Mapping[str, Any], grid: str | None) -> dict[str, Any]:
