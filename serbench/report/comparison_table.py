@@ -71,7 +71,8 @@ def interval(finding: Finding) -> str:
 def raw_figures(rows: Sequence[Row]) -> Table:
     """Output tokens/s of every repeat."""
     grid = Table.grid(padding=(0, 1))
-    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_column(overflow="fold")
     for row in rows:
         values = "  ".join(figure(value) for value in row.output_tokens_per_s)
         grid.add_row(Text(row.label, style="dim"), Text(values, style="dim"))

@@ -3,6 +3,7 @@
 import io
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from rich.box import SIMPLE_HEAD
@@ -11,7 +12,7 @@ from rich.table import Table
 
 from serbench.comparison import compare_runs
 from serbench.doctor import Finding
-from serbench.report.comparison_table import comparison_table
+from serbench.report.comparison_table import comparison_table, raw_figures
 from serbench.report.folding_table import FoldingTable
 from serbench.report.lists import codecs_table, findings_table, models_table
 from serbench.report.run_tables import bytes_table, latency_table, phases_table, rates_table
@@ -85,3 +86,11 @@ def test_a_comparison_breaks_no_interval(width: int, tables: dict[str, Table]) -
     page = "\n".join(shown(tables["comparison"], width))
     assert len(re.findall(r"\[\d+\.\d+, \d+\.\d+\]", page)) == 6
     assert "pickle:ids=packed" in page
+
+
+def test_a_comparison_s_raw_figures_are_not_cropped(tmp_path: Path) -> None:
+    runs = Bench(prepared(["pickle", "pickle:ids=packed"]), tmp_path).run()
+    grid = raw_figures(compare_runs(runs).rows)
+    held = letters("".join(str(cell) for column in grid.columns for cell in column.cells))
+    for width in (16, 24, 40, 60):
+        assert letters("\n".join(shown(grid, width))) == held
