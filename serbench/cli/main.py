@@ -39,6 +39,25 @@ COMMANDS: Final[dict[str, str]] = {
 }
 """Each command's module, which holds it under the name ``command``."""
 
+SUMMARIES: Final[dict[str, str]] = {
+    "run": "Measure one experiment.",
+    "compare": "Tell codecs apart.",
+    "sweep": "Measure a grid; resumes where it was.",
+    "check": "Fail where something got worse: for CI.",
+    "report": "Stored runs as HTML and Markdown with plots.",
+    "trace": "Show a run's steps in Perfetto.",
+    "hostpath": "Measure steps without the model.",
+    "predict": "Throughput at a model's speed.",
+    "record": "Keep the plans of a run.",
+    "replay": "Send recorded plans again.",
+    "workload": "Say what a file of requests holds.",
+    "codecs": "List the codecs, or check one.",
+    "models": "List the models.",
+    "doctor": "Look at the machine.",
+    "completion": "Print a shell's completion script.",
+}
+"""What the list of commands says of each, so that showing it imports none of them; a test holds them to it."""
+
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
 
@@ -55,6 +74,11 @@ class Commands(click.Group):
             return None
         command: click.Command = import_module(COMMANDS[cmd_name]).command
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list without importing what is in it."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, SUMMARIES.get(name, "")) for name in COMMANDS])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -8,7 +8,7 @@ import click
 import click.testing
 import pytest
 
-from serbench.cli.main import COMMANDS, Commands, cli, exit_code
+from serbench.cli.main import COMMANDS, SUMMARIES, Commands, cli, exit_code
 from serbench.errors import DatasetError, ExperimentError, FaultError, OutputsDifferError, ResultsError
 from serbench_engine.errors import ConfigError, EngineError, ModelError, RequestError, WorkerError, WorkerTimeout
 from tests.serbench.cli.calling import call, refused
@@ -26,6 +26,11 @@ def test_every_command_has_a_help_page(name: str) -> None:
     result = call(name, "--help")
     assert result.exit_code == 0
     assert result.stdout.startswith(f"Usage: serbench {name}")
+
+
+def test_the_list_of_commands_says_what_they_say() -> None:
+    commands = {name: cli.get_command(click.Context(cli), name) for name in COMMANDS}
+    assert {name: command.short_help for name, command in commands.items() if command} == SUMMARIES
 
 
 def test_the_version_is_that_of_the_distribution() -> None:
