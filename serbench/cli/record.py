@@ -80,7 +80,11 @@ def command(ctx: click.Context, /, codec: str | None, **options: Any) -> None:
         notes = [f"one pass is recorded in this process, so {flags} changed nothing"] if given else []
         for note in (*notes, *prepared.notes):
             tell(error_console(), note)
-    _show(record_plans(prepared, Path(choices.output)), choices)
+    recorded = record_plans(prepared, Path(choices.output))
+    if not choices.quiet:
+        for note in prepared.workload.notes():
+            tell(error_console(), note)
+    _show(recorded, choices)
 
 
 def _show(recorded: "Recorded", choices: Choices) -> None:

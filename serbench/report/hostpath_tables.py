@@ -50,6 +50,8 @@ def hostpath_report(hostpath: Hostpath) -> RenderableType:
 def _heading(hostpath: Hostpath) -> Text:
     base = hostpath.spec.base
     path = f"executor {base.executor}, transport {base.transport or ('shm' if base.executor == 'mp' else 'inproc')}"
+    path += f", wait {base.wait}" if base.wait != "auto" else ""
+    path += f", {base.workers} workers" if base.workers > 1 else ""
     model = "a model that takes no time" if base.model == "sim" else base.model
     warm = f"{base.warmup} to warm up" if base.warmup else "no warm-up"
     return Text.assemble(
