@@ -5,6 +5,7 @@ workers from time to time; a step whose answer comes at once pays for none of th
 """
 
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -19,7 +20,7 @@ from serbench_engine.errors import (
 )
 from serbench_engine.executor.base import SessionSpec, WorkerReport, WorkerSpec
 from serbench_engine.executor.control import Opened, OpenSession, Refused, Report
-from serbench_engine.executor.processes import Workers
+from serbench_engine.executor.processes import WORKER_PROGRAM, Workers
 from serbench_engine.executor.waiting import model_threads, settle_waiting, usable_cores
 from serbench_engine.transport.base import Payload
 from serbench_engine.transport.registry import get_transport
@@ -168,7 +169,7 @@ class MpLink:
 
 
 class MpExecutor:
-    """Worker processes that live until ``close``; implements Executor.
+    """Worker processes that live until ``close``; implements Executor. ``program``: what they run.
 
     Raises:
         ConfigError, ModelError: ``spec`` can't be loaded. WorkerError: a worker died on the way, or took too long.
@@ -180,12 +181,13 @@ class MpExecutor:
         num_workers: int = 1,
         step_timeout_s: float = STEP_TIMEOUT_S,
         start_timeout_s: float = START_TIMEOUT_S,
+        program: Sequence[str] = WORKER_PROGRAM,
     ) -> None:
         self._num_workers = num_workers
         self._step_timeout_s = step_timeout_s
         self._threads = model_threads(spec)
         self._link: MpLink | None = None
-        self._workers = Workers(spec, num_workers, start_timeout_s)
+        self._workers = Workers(spec, num_workers, start_timeout_s, program)
 
     @property
     def num_workers(self) -> int:

@@ -11,9 +11,11 @@ import socket
 import sys
 import threading
 import traceback
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NoReturn
 
 from serbench_engine.errors import PayloadRefused, TransportError, TransportTimeout
+from serbench_engine.executor.base import WorkerSpec
 from serbench_engine.executor.control import ControlSocket, Failed, Opened, OpenSession, Ready, Refused, Report, Start
 from serbench_engine.runner.base import ModelRunner
 from serbench_engine.runner.factory import make_runner
@@ -28,7 +30,7 @@ _IDLE_S: Final = 3600.0
 """How long one wait for a payload is; the next one follows. The executor has a timeout, an idle worker has none."""
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str], runner_for: Callable[[WorkerSpec], ModelRunner] = make_runner) -> int:
     """Serve until told to end. Returns the exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the executor's to handle
     connection = socket.socket(fileno=int(arguments[0]))
@@ -36,7 +38,7 @@ def main(arguments: list[str]) -> int:
     control = ControlSocket(connection)
     threading.Thread(target=_exit_with_executor, args=(control.fileno(),), daemon=True).start()
     try:
-        _serve(control)
+        _serve(control, runner_for)
     except BaseException as error:  # whatever it is, the executor must hear of it
         control.send(Failed(type(error).__name__, str(error), traceback.format_exc()))
         return EXIT_FAILED
@@ -51,10 +53,10 @@ def _exit_with_executor(fd: int) -> None:
     os._exit(EXIT_ORPHANED)
 
 
-def _serve(control: ControlSocket) -> None:
+def _serve(control: ControlSocket, runner_for: Callable[[WorkerSpec], ModelRunner]) -> None:
     start, _ = control.receive(None)
     assert isinstance(start, Start)
-    runner = make_runner(start.spec)
+    runner = runner_for(start.spec)
     control.send(Ready())
     while True:
         told, fds = control.receive(None)
@@ -93,8 +95,13 @@ def _step(worker: Worker) -> bool:
                 raise
 
 
-if __name__ == "__main__":
+def run(arguments: list[str], runner_for: Callable[[WorkerSpec], ModelRunner] = make_runner) -> NoReturn:
+    """Be a worker until the process ends. ``runner_for`` loads what stands behind it."""
     try:
-        sys.exit(main(sys.argv[1:]))
+        sys.exit(main(arguments, runner_for))
     except TransportError:  # nobody is left to be told
         os._exit(EXIT_ORPHANED)
+
+
+if __name__ == "__main__":
+    run(sys.argv[1:])
