@@ -93,7 +93,7 @@ class WorkerProcess:
 
 
 class Workers:
-    """All workers of an executor, started and ready. Once one has failed they are all ended. ``program``: what they do.
+    """All workers of an executor, started and ready. Once one has failed all are ended. ``program``: what they run.
 
     Raises:
         ConfigError, ModelError: what a worker found wrong with ``spec``.
