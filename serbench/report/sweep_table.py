@@ -36,7 +36,7 @@ def sweep_report(table: SweepTable) -> RenderableType:
 
 
 def sweep_table(table: SweepTable) -> Table:
-    """A column for each axis, then the figures; the axes' values are told where they change."""
+    """A row a point: a column for each axis, then the figures."""
     axes = len(table.rows[0].values)
     floors = dict.fromkeys(range(axes, axes + 3), 13)
     grid = FoldingTable(floors=floors, box=SIMPLE_HEAD, show_edge=False, padding=(0, 1), leading=1)
