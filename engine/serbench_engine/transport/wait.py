@@ -10,7 +10,8 @@ only where that is cheap: it looks at the last few waits and
 
 It never spins longer than SPIN_S a wait, nor much longer than the waits before lasted. After a spin in vain it sleeps
 through the next wait, and through eight times as many after another: where there are more processes than cores, the one
-that is waited for may have none while this one spins. So it goes on spinning only if three spins of four succeed.
+that is waited for may have none while this one spins. So it goes on spinning only if three spins of four succeed. And
+it sleeps all along while others want its core (contention.py).
 
 The other end must be another process: a thread that spins keeps the interpreter from the others of its process.
 """
@@ -24,6 +25,8 @@ from collections.abc import Callable
 from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
+
+from serbench_engine.transport.contention import Contention
 
 WaitKind: TypeAlias = Literal["auto", "spin", "block"]
 Clock: TypeAlias = Callable[[], float]
@@ -136,10 +139,17 @@ class SpinWait:
 class AutoWait:
     """Spins where that is cheap, as the module says. ``clock`` in seconds, as time.monotonic."""
 
-    def __init__(self, source: Source, foresees: bool, clock: Clock = time.monotonic) -> None:
+    def __init__(
+        self,
+        source: Source,
+        foresees: bool,
+        clock: Clock = time.monotonic,
+        contention: Contention | None = None,
+    ) -> None:
         self._source = source
         self._foresees = foresees
         self._clock = clock
+        self._contention = contention or Contention()
         self._recent = deque([math.inf] * _REMEMBERED, maxlen=_REMEMBERED)
         self._begun = 0.0  # of a wait that has run into a timeout and goes on
         self._asleep = 0  # waits to come that are slept through
@@ -150,6 +160,8 @@ class AutoWait:
         begun = self._begun or now
         if self._asleep:
             self._asleep -= 1
+            came = self._source.block(timeout_s)
+        elif not self._contention.is_calm(now):
             came = self._source.block(timeout_s)
         else:
             came = self._spin_or_sleep(begun, now, now + timeout_s)

@@ -12,6 +12,7 @@ import pytest
 from serbench_engine.errors import TransportError, TransportTimeout
 from serbench_engine.transport import shm
 from serbench_engine.transport.base import Channel, Receiver, Sender
+from serbench_engine.transport.contention import FIRST_PAUSE_S, MOST_SHARE, WINDOW_S, Contention, thread_run_delay_ns
 from serbench_engine.transport.wait import LEAD_S, SPIN_S, AutoWait, PollSource, Waiting
 from tests.engine.transport.conftest import WAYS
 from tests.engine.transport.test_processes import Start, Started, line, start
@@ -187,7 +188,7 @@ def waited(wait: AutoWait, source: Arrivals, after_s: float, timeout_s: float = 
 def taught(*waits_s: float, foresees: bool = True) -> tuple[AutoWait, Arrivals]:
     """An AutoWait that has seen so long waits."""
     source = Arrivals()
-    wait = AutoWait(source, foresees, source.clock)
+    wait = AutoWait(source, foresees, source.clock, Contention(lambda: 0))
     for after_s in waits_s:
         waited(wait, source, after_s)
     return wait, source
@@ -248,9 +249,60 @@ def test_after_spins_in_vain_auto_sleeps_through_more_and_more_waits() -> None:
 
 def test_a_wait_that_times_out_counts_as_one_with_the_next() -> None:
     source = Arrivals()
-    wait = AutoWait(source, True, source.clock)
+    wait = AutoWait(source, True, source.clock, Contention(lambda: 0))
     for _ in range(5):
         waited(wait, source, 0.01, timeout_s=0.004)
     spun_s, slept_s = waited(wait, source, 0.01, timeout_s=0.004)
     assert slept_s == pytest.approx(0.01 - LEAD_S, abs=10 * US)
     assert spun_s == pytest.approx(LEAD_S, abs=10 * US)
+
+
+class Machine:
+    """A clock, and how long a thread was kept from running: the share ``busy`` of the time."""
+
+    def __init__(self) -> None:
+        self.now = 50.0
+        self.delay_s = 0.0
+
+    def run(self, seconds: float, busy: float) -> None:
+        self.now += seconds
+        self.delay_s += seconds * busy
+
+    def run_delay_ns(self) -> int:
+        return int(self.delay_s * 1e9)
+
+
+def test_a_busy_machine_lets_nobody_spin_for_longer_and_longer() -> None:
+    machine = Machine()
+    contention = Contention(machine.run_delay_ns)
+    pauses = []
+    for _ in range(4):
+        assert contention.is_calm(machine.now)
+        machine.run(1.1 * WINDOW_S, MOST_SHARE + 0.1)
+        begun = machine.now
+        while not contention.is_calm(machine.now):
+            machine.run(WINDOW_S, 0.0)
+        pauses.append(machine.now - begun)
+    assert pauses == sorted(pauses)
+    assert pauses[0] >= FIRST_PAUSE_S
+    assert pauses[-1] >= 8 * FIRST_PAUSE_S
+
+
+def test_a_calm_machine_lets_spin_all_the_time() -> None:
+    machine = Machine()
+    contention = Contention(machine.run_delay_ns)
+    for _ in range(100):
+        assert contention.is_calm(machine.now)
+        machine.run(WINDOW_S / 3, MOST_SHARE - 0.1)
+
+
+def test_auto_hardly_spins_where_others_want_the_core() -> None:
+    source = Arrivals()
+    wait = AutoWait(source, True, source.clock, Contention(lambda: int(source.now * 0.9e9)))
+    assert sum(waited(wait, source, 40 * US)[0] > 0 for _ in range(10_000)) < 1000
+
+
+def test_the_kernel_tells_what_a_thread_has_waited_for_a_core() -> None:
+    before = thread_run_delay_ns()
+    assert before >= 0
+    assert thread_run_delay_ns() >= before
