@@ -105,6 +105,26 @@ class KeptPacked(Generic[State]):
         return scheduled
 
 
+def state_maker(request: Callable[..., State], sampling: Callable[..., Any]) -> NewState[State]:
+    """Makes objects of type ``request`` for admissions; ``sampling`` takes the parameters in SAMPLING_DTYPE's order."""
+
+    def new_state(admitted: Admissions, i: int) -> State:
+        return request(
+            row=int(admitted.rows[i]),
+            serial=int(admitted.serials[i]),
+            request_id=admitted.request_ids[i],
+            num_prompt_tokens=int(admitted.num_prompt_tokens[i]),
+            num_computed_tokens=int(admitted.num_computed_tokens[i]),
+            num_scheduled=0,
+            token_ids=None,
+            block_ids=None,
+            sampling=sampling(*sampling_fields(admitted.sampling, i)),
+            stop_ids=admitted.stop_ids[i].tolist(),
+        )
+
+    return new_state
+
+
 def sampling_fields(sampling: SamplingArray, i: int) -> tuple[int | float, ...]:
     """The sampling parameters of admission ``i`` as Python numbers, in the order of SAMPLING_DTYPE."""
     fields: tuple[int | float, ...] = sampling[i].item()

@@ -9,9 +9,9 @@ import msgspec
 
 from serbench_codecs.codec import Traits
 from serbench_codecs.decoding import BAD_BYTES, malformed
-from serbench_codecs.full_state import KeptLists, KeptPacked, KeptStates, sampling_fields
+from serbench_codecs.full_state import KeptLists, KeptPacked, KeptStates, state_maker
 from serbench_codecs.full_state_mirror import FullStateMirror, ListIds, PackedIds
-from serbench_codecs.plan import Admissions, StepPlan
+from serbench_codecs.plan import StepPlan
 from serbench_codecs.table import RequestTable, TableLimits
 
 Ids: TypeAlias = Literal["packed", "list"]
@@ -123,25 +123,11 @@ class MsgspecCodec(msgspec.Struct, frozen=True):
 
     def ends(self, limits: TableLimits) -> tuple[MsgspecEncoder, MsgspecDecoder]:
         """A new encoder and a new decoder."""
+        new_request = state_maker(StructRequest, Sampling)
         if self.ids == "list":
-            lists: KeptLists[StructRequest[Any]] = KeptLists(_new_request)
+            lists: KeptLists[StructRequest[Any]] = KeptLists(new_request)
             mirror = FullStateMirror(limits, ListIds())
             return MsgspecEncoder(lists), MsgspecDecoder(self.name, StructStep[list[int]], mirror)
-        packed: KeptPacked[StructRequest[Any]] = KeptPacked(_new_request, lambda ids: ids)
+        packed: KeptPacked[StructRequest[Any]] = KeptPacked(new_request, lambda ids: ids)
         mirror = FullStateMirror(limits, PackedIds())
         return MsgspecEncoder(packed), MsgspecDecoder(self.name, StructStep[memoryview], mirror)
-
-
-def _new_request(admitted: Admissions, i: int) -> StructRequest[Any]:
-    return StructRequest(
-        row=int(admitted.rows[i]),
-        serial=int(admitted.serials[i]),
-        request_id=admitted.request_ids[i],
-        num_prompt_tokens=int(admitted.num_prompt_tokens[i]),
-        num_computed_tokens=int(admitted.num_computed_tokens[i]),
-        num_scheduled=0,
-        token_ids=None,
-        block_ids=None,
-        sampling=Sampling(*sampling_fields(admitted.sampling, i)),  # type: ignore[arg-type]
-        stop_ids=admitted.stop_ids[i].tolist(),
-    )

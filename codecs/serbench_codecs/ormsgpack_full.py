@@ -13,10 +13,10 @@ import msgspec
 from serbench_codecs.codec import Traits
 from serbench_codecs.decoding import BAD_BYTES, malformed
 from serbench_codecs.errors import UnknownCodecError
-from serbench_codecs.full_state import KeptLists, KeptPacked, KeptStates, sampling_fields
+from serbench_codecs.full_state import KeptLists, KeptPacked, KeptStates, state_maker
 from serbench_codecs.full_state_mirror import FullStateMirror, ListIds, PackedIds
 from serbench_codecs.msgspec_full import StructRequest, StructStep
-from serbench_codecs.plan import Admissions, StepPlan
+from serbench_codecs.plan import StepPlan
 from serbench_codecs.table import RequestTable, TableLimits
 
 Ids: TypeAlias = Literal["packed", "list"]
@@ -104,12 +104,13 @@ class OrmsgpackCodec(msgspec.Struct, frozen=True):
         Raises:
             UnknownCodecError: the library is not installed.
         """
+        new_request = state_maker(StructRequest, _as_tuple)
         pack, unpack = _library()
         if self.ids == "list":
-            lists: KeptLists[StructRequest[Any]] = KeptLists(_new_request)
+            lists: KeptLists[StructRequest[Any]] = KeptLists(new_request)
             decoder = OrmsgpackDecoder(self.name, unpack, StructStep[list[int]], FullStateMirror(limits, ListIds()))
             return OrmsgpackEncoder(lists, pack), decoder
-        packed: KeptPacked[StructRequest[Any]] = KeptPacked(_new_request, lambda ids: ids)
+        packed: KeptPacked[StructRequest[Any]] = KeptPacked(new_request, lambda ids: ids)
         decoder = OrmsgpackDecoder(self.name, unpack, StructStep[bytes], FullStateMirror(limits, PackedIds()))
         return OrmsgpackEncoder(packed, pack), decoder
 
@@ -132,16 +133,6 @@ def _library() -> tuple[Callable[[Any], bytes], Callable[[memoryview], Any]]:
     return ormsgpack.packb, ormsgpack.unpackb
 
 
-def _new_request(admitted: Admissions, i: int) -> StructRequest[Any]:
-    return StructRequest(
-        row=int(admitted.rows[i]),
-        serial=int(admitted.serials[i]),
-        request_id=admitted.request_ids[i],
-        num_prompt_tokens=int(admitted.num_prompt_tokens[i]),
-        num_computed_tokens=int(admitted.num_computed_tokens[i]),
-        num_scheduled=0,
-        token_ids=None,
-        block_ids=None,
-        sampling=sampling_fields(admitted.sampling, i),  # type: ignore[arg-type]  # a tuple: it is packed as it is
-        stop_ids=admitted.stop_ids[i].tolist(),
-    )
+def _as_tuple(*fields: int | float) -> tuple[int | float, ...]:
+    """Sampling parameters as they are packed."""
+    return fields

@@ -14,9 +14,9 @@ import msgspec
 from serbench_codecs.codec import Traits
 from serbench_codecs.decoding import BAD_BYTES, malformed
 from serbench_codecs.errors import MalformedPayloadError
-from serbench_codecs.full_state import KeptLists, KeptPacked, KeptStates, sampling_fields
+from serbench_codecs.full_state import KeptLists, KeptPacked, KeptStates, state_maker
 from serbench_codecs.full_state_mirror import FullStateMirror, ListIds, PackedIds
-from serbench_codecs.plan import Admissions, StepPlan
+from serbench_codecs.plan import StepPlan
 from serbench_codecs.table import RequestTable, TableLimits
 
 PROTOCOL: Final = 5
@@ -155,11 +155,12 @@ class PickleCodec(msgspec.Struct, frozen=True):
 
     def ends(self, limits: TableLimits) -> tuple[PickleEncoder, PickleDecoder]:
         """A new encoder and a new decoder."""
+        new_request = state_maker(PickledRequest, Sampling)
         kept: KeptStates[PickledRequest]
         if self.ids == "list":
-            kept, mirror = KeptLists(_new_request), FullStateMirror(limits, ListIds())
+            kept, mirror = KeptLists(new_request), FullStateMirror(limits, ListIds())
         else:
-            kept, mirror = KeptPacked(_new_request, bytes), FullStateMirror(limits, PackedIds())
+            kept, mirror = KeptPacked(new_request, bytes), FullStateMirror(limits, PackedIds())
         dumps = pickle_dumps if self.library == "pickle" else cloudpickle_dumps()
         return PickleEncoder(kept, dumps), PickleDecoder(self.name, mirror)
 
@@ -178,18 +179,3 @@ def cloudpickle_dumps() -> Dumps:
         return pickled
 
     return dumps
-
-
-def _new_request(admitted: Admissions, i: int) -> PickledRequest:
-    return PickledRequest(
-        row=int(admitted.rows[i]),
-        serial=int(admitted.serials[i]),
-        request_id=admitted.request_ids[i],
-        num_prompt_tokens=int(admitted.num_prompt_tokens[i]),
-        num_computed_tokens=int(admitted.num_computed_tokens[i]),
-        num_scheduled=0,
-        token_ids=None,
-        block_ids=None,
-        sampling=Sampling(*sampling_fields(admitted.sampling, i)),  # type: ignore[arg-type]
-        stop_ids=admitted.stop_ids[i].tolist(),
-    )
