@@ -5,14 +5,14 @@ so that nothing pays for what was measured earlier.
 """
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
 @contextmanager
-def swept() -> Iterator[None]:
+def swept(collect: Callable[[], object] = gc.collect) -> Iterator[None]:
     """Collect everything now; what survives is left alone by collections within the block."""
-    gc.collect()
+    collect()
     gc.freeze()
     try:
         yield

@@ -9,8 +9,7 @@ each pass everything is collected and frozen, so that no pass pays for what the 
 import gc
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +18,7 @@ import msgspec
 
 from serbench.environment import Environment, describe_environment
 from serbench.experiment import Experiment, engine_key
+from serbench.garbage import swept
 from serbench.interleave import balanced_order
 from serbench.passes import Pace, Pass, Session, drive, record, short_of_due
 from serbench.prepared import Prepared
@@ -180,8 +180,7 @@ class Harness:
     def _pass(self, thing: Prepared, requests: Sequence[WorkRequest]) -> tuple[Session, Pass]:
         assert self._host is not None, "opened by _host_for"
         session = self._host.session(thing.experiment)
-        self._collect()
-        with _frozen():
+        with swept(self._collect):
             done = drive(session, requests, self._pace(thing))
         return session, done
 
@@ -241,13 +240,3 @@ def _short(requests: Sequence[WorkRequest], finished: Sequence[FinishedRequest])
         f"{len(short)} of {len(requests)} requests did not produce the tokens they were to produce "
         f"(they ended by: {', '.join(reasons)}); rates count those really produced"
     ]
-
-
-@contextmanager
-def _frozen() -> Iterator[None]:
-    """What is there already is left alone by collections within the block."""
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
