@@ -17,8 +17,10 @@ from serbench_codecs.plan import NO_ADMISSIONS, NO_ROWS, NO_WRITES, Int32Array, 
 from serbench_codecs.table import RequestTable, TableLimits
 from serbench_engine.attention.base import AttentionBackend, AttentionShape, CacheShape
 from serbench_engine.attention.cpu import CpuAttention
+from serbench_engine.attention.native import NativeAttention
 from serbench_engine.attention.registry import BACKENDS, make_attention
 from serbench_engine.errors import ConfigError
+from serbench_engine.native.library import native_status
 from serbench_engine.runner.inputs import InputPreparer
 
 MakeBackend = Callable[[AttentionShape, CacheShape], AttentionBackend]
@@ -34,7 +36,17 @@ BUDGETS: dict[str, MakeBackend] = {
 def make(request: pytest.FixtureRequest) -> MakeBackend:
     if request.param == "cuda" and not torch.cuda.is_available():
         pytest.skip("no GPU here")
+    if request.param == "cpu-native" and native_status():
+        pytest.skip(native_status())
     return (BACKENDS | BUDGETS)[request.param]
+
+
+@pytest.fixture(params=[NativeAttention, CpuAttention])
+def on_cpu(request: pytest.FixtureRequest) -> type[NativeAttention] | type[CpuAttention]:
+    if request.param is NativeAttention and native_status():
+        pytest.skip(native_status())
+    backend: type[NativeAttention] | type[CpuAttention] = request.param
+    return backend
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -161,10 +173,10 @@ def test_the_same_batch_gives_the_same_bits(make: MakeBackend) -> None:
     assert all(torch.equal(runs[0][key], runs[1][key]) for key in runs[0])
 
 
-def test_what_others_left_in_the_cache_harms_nobody() -> None:
+def test_what_others_left_in_the_cache_harms_nobody(on_cpu: type[NativeAttention] | type[CpuAttention]) -> None:
     """A request gone wrong leaves NaN in blocks that are handed out again, and a batch mate may be going wrong now."""
     case = Case([(0, 5), (2, 1), (9, 1), (9, 1)], 2, 1, 8, (0, 3), 4, seed=3)
-    backend = CpuAttention(case.shape, case.cache())
+    backend = on_cpu(case.shape, case.cache())
     for layer in backend.layers:
         layer.keys.fill_(torch.nan)
         layer.values.fill_(torch.nan)
@@ -180,9 +192,9 @@ def test_what_others_left_in_the_cache_harms_nobody() -> None:
             torch.testing.assert_close(out.double(), expected, atol=1e-5, rtol=1e-5)
 
 
-def test_blocks_behind_the_window_are_not_even_read() -> None:
+def test_blocks_behind_the_window_are_not_even_read(on_cpu: type[NativeAttention] | type[CpuAttention]) -> None:
     case = Case([(40, 1), (40, 7)], 1, 2, 8, (6,), 4, seed=4)
-    backend = CpuAttention(case.shape, case.cache())
+    backend = on_cpu(case.shape, case.cache())
     paged = Paged(case, backend)
     paged.run(np.array([40, 40], dtype=np.int32))
     behind = paged.table.block_table[:, : (40 + 1 - 6) // 4].flatten()

@@ -1,0 +1,62 @@
+"""Attention by a C++ kernel that reads pages in place, for CPUs. It does not know models, nor how kernels are made."""
+
+from ctypes import byref
+
+import torch
+from torch import Tensor
+
+from serbench_codecs.plan import Int32Array
+from serbench_engine.attention.base import Attend, AttentionShape, CacheShape, allocate_cache
+from serbench_engine.native.compiler import NativeError
+from serbench_engine.native.library import Kernels, Layer, Shape, Step, Vectors, native_kernels
+from serbench_engine.runner.inputs import StepInputs
+
+
+class NativeAttention:
+    """The backend for ``--device cpu`` where there are kernels. It uses as many threads as torch does.
+
+    What comes out for a row depends on that row alone: not on its batch mates, nor on the number of threads.
+    ``kernels``: others than this machine's best.
+
+    Raises:
+        NativeError: there are none here; said before the cache is allocated.
+    """
+
+    def __init__(self, shape: AttentionShape, cache: CacheShape, kernels: Kernels | None = None) -> None:
+        found = kernels or native_kernels(str(cache.dtype).removeprefix("torch."), shape.head_dim)
+        if isinstance(found, str):
+            raise NativeError(found)
+        self._run = found.attend
+        self._block_size = cache.block_size
+        self._size = shape.num_heads * shape.head_dim
+        self.layers = allocate_cache(shape, cache)
+        self._shape = Shape(shape.num_heads, shape.num_kv_heads, cache.block_size, shape.scale)
+        self._native_layers = [
+            Layer(layer.keys.data_ptr(), layer.values.data_ptr(), window)
+            for layer, window in zip(self.layers, shape.windows, strict=True)
+        ]
+
+    def begin(self, inputs: StepInputs, block_table: Int32Array) -> Attend:
+        """See AttentionBackend.begin."""
+        width = -(-int(inputs.seq_lens.max(initial=1)) // self._block_size)
+        blocks = block_table[:, :width].take(inputs.rows, axis=0)
+        step = byref(Step(inputs.query_starts, inputs.seq_lens, blocks, inputs.slots))
+        run, shape, layers, size = self._run, byref(self._shape), self._native_layers, self._size
+        threads = torch.get_num_threads()
+
+        def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            query, key, value = _side_by_side(query), _side_by_side(key), _side_by_side(value)
+            out = query.new_empty((len(query), size))
+            vectors = Vectors(
+                *(x.data_ptr() for x in (query, key, value, out)), *(x.stride(0) for x in (query, key, value))
+            )
+            if run(shape, layers[layer], step, vectors, threads):
+                raise MemoryError(f"no memory for the attention of {len(query)} tokens")
+            return out
+
+        return attend
+
+
+def _side_by_side(x: Tensor) -> Tensor:
+    """[t, heads, head_dim] whose heads lie side by side in memory; tokens may be further apart."""
+    return x if x.stride(2) == 1 and x.stride(1) == x.shape[2] else x.contiguous()

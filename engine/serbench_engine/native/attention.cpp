@@ -1,0 +1,477 @@
+// Attention over pages of keys and values, read in place: softmax(q·k) v by tiles, with a running maximum and sum
+// (Milakov and Gimelshein 2018; Dao et al. 2022). It does not know models, nor which tokens are prompts.
+//
+// Compiled for one head_dim, HEAD_DIM, and one dtype, DTYPE (0: float32, 1: bfloat16, 2: float16): only with loops of
+// known length do compilers keep all that matters in registers. A task is some queries of one row; with each key head, the query heads that share it are worked on together. Which
+// tasks there are and what each computes depends on its row alone: neither threads nor batch mates change a bit of it.
+#include "attention.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "tiles.h"
+
+namespace serbench {
+namespace {
+
+#if DTYPE == 0
+using T = float;
+using Kind = Single;
+#elif DTYPE == 1
+using T = BFloat16;
+#if defined(SERBENCH_AVX512_BF16)
+using Kind = Pairs;
+#else
+using Kind = Single;
+#endif
+#else
+using T = Float16;
+using Kind = Single;
+#endif
+
+constexpr int DIM = HEAD_DIM, LINES_DIM = round_up(DIM, WIDTH);                   // of values, in whole lines
+constexpr int PER_WORD = Kind::PER_WORD, WORDS = round_up(DIM, WIDTH * PER_WORD) / PER_WORD;  // of keys, likewise
+constexpr int KEYS = 64;            // of one tile
+constexpr int VECTORS = 32;         // query vectors of one tile: queries × heads that share a key head
+constexpr int FEW = 6;              // so few query vectors are not worth packing keys and values for
+constexpr int HELD = 2 * VECTORS;   // query vectors that a thread works on at a time, over several key heads
+constexpr int SEGMENT = 8 * KEYS;   // so many keys of a row with few queries are one task
+constexpr int UNITS = 4;            // a thread, at least, where there is enough to do: so that threads end together
+constexpr int64_t SMALL = 1 << 16;  // multiplications for which waking threads takes longer than doing them
+constexpr float LOG2_E = 1.4426950408889634f;
+
+struct Task {
+    int row, first, count;  // queries of the step's tokens first … first + count
+    int begin, end;         // keys by position
+    int part;               // its place among the parts of split rows; -1: it is whole
+    bool writes;            // no other task reads the keys that its queries come with: it writes them itself
+};
+
+// A task with some of the key heads: what one thread does at a time.
+struct Unit {
+    int task, head, heads;
+};
+
+struct Merge {
+    int first, count, part, parts;
+};
+
+// Where the keys of one tile are, as offsets into the layer's keys and values; past its end the last one repeats.
+struct Tile {
+    int first, count;
+    int64_t at[KEYS];
+};
+
+// Pages are too far apart for the CPU to guess.
+INLINE void fetch(const T* from) {
+    UNROLLED for (int byte = 0; byte < DIM * int(sizeof(T)); byte += 64) __builtin_prefetch((const char*)from + byte);
+}
+
+// Lines of values that ask for those that come next, key by key.
+template <class Lines>
+struct Fetching {
+    Lines lines;
+    const int64_t* after;
+    INLINE Floats operator()(int k, int column) const {
+        if (column == 0)
+            UNROLLED for (int i = 0; i < PER_WORD; ++i) fetch(lines.from + after[k * PER_WORD + i]);
+        return lines(k, column);
+    }
+};
+
+// The running result of some query vectors with one key head.
+struct State {
+    float *sums, *most, *total;
+};
+
+// Sizes of what a thread needs to itself, in floats.
+struct Sizes {
+    static constexpr int64_t KEY_TILE = WORDS * KEYS, VALUE_TILE = KEYS / PER_WORD * LINES_DIM;
+    static constexpr int64_t STATE = round_up(LINES_DIM + 2, WIDTH);
+    int vectors, held;
+
+    explicit Sizes(int group)
+        : vectors(std::max(VECTORS / group, 1) * group), held(std::max(HELD, vectors)) {}
+
+    int64_t all() const { return held * (WORDS + STATE + 2 * KEYS) + KEY_TILE + VALUE_TILE; }
+};
+
+struct Scratch {
+    float *queries, *keys, *values, *scores, *weights, *states;
+
+    Scratch(const Sizes& size, float* from) {
+        keys = from;
+        values = keys + Sizes::KEY_TILE;
+        scores = values + Sizes::VALUE_TILE;
+        weights = scores + size.held * KEYS;
+        states = weights + size.held * KEYS;
+        queries = states + size.held * Sizes::STATE;
+    }
+};
+
+class Attention {
+  public:
+    Attention(const Shape& shape, const Layer& layer, const Step& step, const Vectors& vectors)
+        : shape_(shape), layer_(layer), step_(step), vectors_(vectors), group_(shape.heads / shape.kv_heads),
+          size_(group_), page_(int64_t(shape.block_size) * DIM) {
+        for (int row = 0; row < step.rows; ++row) cut(row);
+    }
+
+    void run(int threads) {
+        if (work_ * shape_.heads * DIM < SMALL) threads = 1;
+        const std::vector<Unit> units = share_out(threads);
+        const int64_t merges = int64_t(merges_.size()) * shape_.kv_heads;
+        float* memory = take(threads * size_.all() + parts_ * shape_.kv_heads * size_.vectors * Sizes::STATE);
+        parts_memory_ = memory + threads * size_.all();
+#pragma omp parallel num_threads(threads)
+        {
+            const Scratch scratch(size_, memory + omp_get_thread_num() * size_.all());
+            if (!shared_.empty()) {
+#pragma omp for schedule(static)
+                for (size_t i = 0; i < shared_.size(); ++i) write(shared_[i], 0, shape_.kv_heads);
+            }
+#pragma omp for schedule(dynamic) nowait
+            for (size_t i = 0; i < units.size(); ++i) attend(units[i], scratch);
+        }
+        if (merges) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+            for (int64_t i = 0; i < merges; ++i)
+                merge(merges_[i / shape_.kv_heads], int(i % shape_.kv_heads),
+                      Scratch(size_, memory + omp_get_thread_num() * size_.all()));
+        }
+    }
+
+  private:
+    // A caller's own memory, kept for its next call.
+    static float* take(int64_t floats) {
+        static thread_local std::unique_ptr<float[]> kept;
+        static thread_local int64_t size = 0;
+        if (floats > size) {
+            kept.reset();
+            size = 0;
+            kept.reset(new float[floats]);
+            size = floats;
+        }
+        return kept.get();
+    }
+
+    void cut(int row) {
+        const int begin = step_.query_starts[row], count = step_.query_starts[row + 1] - begin;
+        const int start = step_.seq_lens[row] - count, most = size_.vectors / group_;
+        for (int done = 0; done < count; done += most) {
+            const int now = std::min(most, count - done), end = start + done + now;
+            const int first = layer_.window ? std::max<int64_t>(0, start + done + 1 - layer_.window) : 0;
+            work_ += int64_t(end - first) * now;
+            if (count > most || end - first <= SEGMENT)
+                tasks_.push_back({row, begin + done, now, first, end, -1, now == count});
+            else
+                split(row, begin, count, first, end);
+        }
+        if (!tasks_.back().writes)
+            for (int token = begin; token < begin + count; ++token) shared_.push_back(token);
+    }
+
+    void split(int row, int first, int count, int begin, int end) {
+        const int parts = (end - begin + SEGMENT - 1) / SEGMENT;
+        merges_.push_back({first, count, int(parts_), parts});
+        for (int i = 0; i < parts; ++i) {
+            const int from = begin + i * SEGMENT;
+            tasks_.push_back({row, first, count, from, std::min(end, from + SEGMENT), int(parts_ + i), false});
+        }
+        parts_ += parts;
+    }
+
+    // Prompts head by head, so that their keys are still in the processor's cache for the next queries; then rows with
+    // few queries, longest first and with all heads together, because those of one page lie side by side.
+    std::vector<Unit> share_out(int threads) const {
+        std::vector<Unit> units;
+        std::vector<int> few;
+        for (size_t begin = 0, end; begin < tasks_.size(); begin = end) {
+            for (end = begin + 1; end < tasks_.size() && tasks_[end].row == tasks_[begin].row;) ++end;
+            if (tasks_[begin].count * group_ <= FEW && (end == begin + 1 || tasks_[begin].part >= 0)) {
+                for (size_t i = begin; i < end; ++i) few.push_back(int(i));
+            } else {
+                for (int head = 0; head < shape_.kv_heads; ++head)
+                    for (size_t i = end; i-- > begin;) units.push_back({int(i), head, 1});
+            }
+        }
+        const auto keys = [this](int task) { return tasks_[task].end - tasks_[task].begin; };
+        std::stable_sort(few.begin(), few.end(), [&](int a, int b) { return keys(a) > keys(b); });
+        const int fair = int(std::max<int64_t>(1, int64_t(few.size()) * shape_.kv_heads / (UNITS * threads)));
+        for (const int task : few) {
+            const int heads = std::clamp(HELD / (tasks_[task].count * group_), 1, std::min(fair, shape_.kv_heads));
+            for (int head = 0; head < shape_.kv_heads; head += heads)
+                units.push_back({task, head, std::min(heads, shape_.kv_heads - head)});
+        }
+        return units;
+    }
+
+    void write(int64_t token, int head, int heads) const {
+        const int64_t block = step_.slots[token] / shape_.block_size, place = step_.slots[token] % shape_.block_size;
+        for (int h = head; h < head + heads; ++h) {
+            const int64_t to = (block * shape_.kv_heads + h) * page_ + place * DIM;
+            const int64_t from = int64_t(h) * DIM;
+            const T* key = (const T*)vectors_.key + token * vectors_.key_stride + from;
+            const T* value = (const T*)vectors_.value + token * vectors_.value_stride + from;
+            std::memcpy((T*)layer_.keys + to, key, sizeof(T) * DIM);
+            std::memcpy((T*)layer_.values + to, value, sizeof(T) * DIM);
+        }
+    }
+
+    void attend(const Unit& unit, const Scratch& scratch) const {
+        const Task& task = tasks_[unit.task];
+        if (task.writes)
+            for (int i = 0; i < task.count; ++i) write(task.first + i, unit.head, unit.heads);
+        for (int h = 0; h < unit.heads; ++h) {
+            load_queries(task, unit.head + h, queries(task, h, scratch));
+            clear(task, state(task, unit, h, scratch));
+        }
+        Tile tiles[2];
+        find(task, task.begin, tiles[0]);
+        for (int key = task.begin, turn = 0; key < task.end; key += KEYS, turn ^= 1) {
+            find(task, std::min(key + KEYS, task.end - 1), tiles[turn ^ 1]);
+            if (task.count * group_ <= FEW)
+                see_in_place(task, unit, tiles[turn], tiles[turn ^ 1], scratch);
+            else
+                for (int h = 0; h < unit.heads; ++h) see_packed(task, unit, h, tiles[turn], scratch);
+        }
+        if (task.part < 0)
+            for (int h = 0; h < unit.heads; ++h)
+                write_out(task.first, task.count, unit.head + h, state(task, unit, h, scratch));
+    }
+
+    float* queries(const Task& task, int h, const Scratch& scratch) const {
+        return scratch.queries + h * task.count * group_ * WORDS;
+    }
+
+    State state(const Task& task, const Unit& unit, int h, const Scratch& scratch) const {
+        const int vectors = task.count * group_;
+        return place(task.part < 0 ? scratch.states + h * vectors * Sizes::STATE : part(task.part, unit.head + h),
+                     vectors);
+    }
+
+    State place(float* from, int vectors) const {
+        return {from, from + vectors * LINES_DIM, from + vectors * LINES_DIM + vectors};
+    }
+
+    float* part(int64_t number, int head) const {
+        return parts_memory_ + (number * shape_.kv_heads + head) * size_.vectors * Sizes::STATE;
+    }
+
+    void clear(const Task& task, const State& state) const {
+        const int vectors = task.count * group_;
+        std::fill_n(state.sums, vectors * LINES_DIM, 0.0f);
+        std::fill_n(state.most, vectors, -INFINITY);
+        std::fill_n(state.total, vectors, 0.0f);
+    }
+
+    // Vector v is of query v / group and head v % group.
+    void load_queries(const Task& task, int head, float* to) const {
+        for (int v = 0; v < task.count * group_; ++v) {
+            const T* query = (const T*)vectors_.query + (task.first + v / group_) * vectors_.query_stride +
+                             (int64_t(head) * group_ + v % group_) * DIM;
+            for (int w = 0; w < WORDS; w += WIDTH) store(to + v * WORDS + w, line(query, w));
+        }
+    }
+
+    void find(const Task& task, int key, Tile& tile) const {
+        tile.first = key;
+        tile.count = std::min(KEYS, task.end - key);
+        const int size = shape_.block_size;
+        const int32_t* blocks = step_.blocks + task.row * step_.width;
+        int i = 0;
+        for (int block = key / size, place = key % size; i < tile.count; ++block, place = 0) {
+            int64_t at = blocks[block] * shape_.kv_heads * page_ + int64_t(place) * DIM;
+            for (const int end = std::min(tile.count, i + size - place); i < end; ++i, at += DIM)
+                tile.at[i] = at;
+        }
+        for (; i < KEYS; ++i) tile.at[i] = tile.at[tile.count - 1];
+    }
+
+    // All heads of WIDTH keys, then of the next: in the order in which they lie in memory.
+    void see_in_place(const Task& task, const Unit& unit, const Tile& tile, const Tile& next, const Scratch& scratch) const {
+        const int vectors = task.count * group_, columns = round_up(tile.count, WIDTH);
+        const T* keys = (const T*)layer_.keys + unit.head * page_;
+        const T* values = (const T*)layer_.values + unit.head * page_;
+        for (int c = 0; c < columns; c += WIDTH) {
+            const int64_t* after = c + WIDTH < columns ? tile.at + c + WIDTH : next.at;
+            for (int h = 0; h < unit.heads; ++h) {
+                const T* head = keys + h * page_;
+                float* scores = scratch.scores + h * vectors * KEYS + c;
+                store(scores, dots<true>(scratch.queries + h * vectors * WORDS, head, tile.at + c, after));
+                for (int v = 1; v < vectors; ++v)
+                    store(scores + v * KEYS,
+                          dots<false>(scratch.queries + (h * vectors + v) * WORDS, head, tile.at + c, after));
+            }
+        }
+        for (int h = 0; h < unit.heads; ++h)
+            weigh(task, tile, columns, state(task, unit, h, scratch), scratch, h * vectors);
+        for (int c = 0; c < columns; c += WIDTH) {
+            const int64_t* after = c + WIDTH < columns ? tile.at + c + WIDTH : next.at;
+            for (int h = 0; h < unit.heads; ++h) {
+                const Fetching<InPlace<T, Kind>> lines{{values + h * page_, tile.at + c, DIM}, after};
+                product<Kind, LINES_DIM>(scratch.weights + h * vectors * KEYS + c / PER_WORD, KEYS, vectors, lines,
+                                         WIDTH / PER_WORD, state(task, unit, h, scratch).sums, LINES_DIM, true);
+            }
+        }
+    }
+
+    void see_packed(const Task& task, const Unit& unit, int h, const Tile& tile, const Scratch& scratch) const {
+        const int vectors = task.count * group_, columns = round_up(tile.count, WIDTH);
+        const T* keys = (const T*)layer_.keys + (unit.head + h) * page_;
+        const T* values = (const T*)layer_.values + (unit.head + h) * page_;
+        const State into = state(task, unit, h, scratch);
+        score_packed(queries(task, h, scratch), vectors, keys, tile, columns, scratch);
+        weigh(task, tile, columns, into, scratch, 0);
+        const InPlace<T, Kind> lines{values, tile.at, DIM};
+        for (int k = 0; k < columns / PER_WORD; ++k)
+            UNROLLED for (int d = 0; d < LINES_DIM; d += WIDTH) store(scratch.values + k * LINES_DIM + d, lines(k, d));
+        const Packed packed{scratch.values, LINES_DIM};
+        product<Kind, LINES_DIM>(
+            scratch.weights, KEYS, vectors, packed, columns / PER_WORD, into.sums, LINES_DIM, true);
+    }
+
+    void score_packed(const float* queries, int vectors, const T* keys, const Tile& tile, int columns,
+                      const Scratch& scratch) const {
+#if defined(SERBENCH_AVX512)
+        for (int c = 0; c < columns; c += WIDTH) pack_keys(keys, tile.at + c, scratch.keys + c);
+        score_columns<KEYS>(queries, vectors, columns, scratch);
+#else
+        for (int c = 0; c < columns; c += WIDTH)
+            for (int v = 0; v < vectors; ++v)
+                store(scratch.scores + v * KEYS + c, dots<false>(queries + v * WORDS, keys, tile.at + c, nullptr));
+#endif
+    }
+
+    template <int COLUMNS>
+    static void score_columns(const float* queries, int vectors, int columns, const Scratch& scratch) {
+        if constexpr (COLUMNS > WIDTH)
+            if (columns < COLUMNS) return score_columns<COLUMNS - WIDTH>(queries, vectors, columns, scratch);
+        const int depth = (DIM + PER_WORD - 1) / PER_WORD;
+        product<Kind, COLUMNS>(
+            queries, WORDS, vectors, Packed{scratch.keys, KEYS}, depth, scratch.scores, KEYS, false);
+    }
+
+    // One query vector with WIDTH keys; FETCH: ask for those that come next.
+    template <bool FETCH>
+    static INLINE Floats dots(const float* query, const T* keys, const int64_t* at, const int64_t* after) {
+        Floats words[WORDS / WIDTH], sums[WIDTH];
+        UNROLLED for (int w = 0; w < WORDS / WIDTH; ++w) words[w] = load(query + w * WIDTH);
+        UNROLLED for (int i = 0; i < WIDTH; ++i) {
+            if constexpr (FETCH) fetch(keys + after[i]);
+            sums[i] = Floats{};
+            UNROLLED for (int w = 0; w < WORDS / WIDTH; ++w)
+                sums[i] = Kind::multiply_add(sums[i], words[w], line(keys + at[i], w * WIDTH));
+        }
+        return sum_each(sums);
+    }
+
+    static INLINE Floats line(const T* from, int word) { return Kind::line(from + word * PER_WORD, DIM - word * PER_WORD); }
+
+#if defined(SERBENCH_AVX512)
+    // WIDTH keys become WIDTH columns.
+    static INLINE void pack_keys(const T* keys, const int64_t* at, float* to) {
+        for (int w = 0; w < WORDS; w += WIDTH) {
+            Floats lines[WIDTH];
+            UNROLLED for (int i = 0; i < WIDTH; ++i) lines[i] = line(keys + at[i], w);
+            transpose(lines, to + w * KEYS, KEYS);
+        }
+    }
+#endif
+
+    // From scores to weights 2^(score - the most so far); what was summed before is put on the same footing.
+    void weigh(const Task& task, const Tile& tile, int columns, const State& state, const Scratch& scratch, int at) const {
+        for (int v = 0; v < task.count * group_; ++v)
+            weigh(task, v, tile, columns, state, scratch.scores + (at + v) * KEYS, scratch.weights + (at + v) * KEYS);
+    }
+
+    void weigh(const Task& task, int v, const Tile& tile, int columns, const State& state, float* scores,
+               float* weights) const {
+        const int position = step_.seq_lens[task.row] - step_.query_starts[task.row + 1] + task.first + v / group_;
+        const int end = std::clamp(position + 1 - tile.first, 0, tile.count);
+        const int begin = layer_.window ? std::clamp<int64_t>(position + 1 - layer_.window - tile.first, 0, end) : 0;
+        if (begin == end) {
+            std::fill_n(weights, columns / PER_WORD, 0.0f);
+            return;
+        }
+        std::fill_n(scores, begin, -INFINITY);
+        std::fill(scores + end, scores + columns, -INFINITY);
+        const float scale = shape_.scale * LOG2_E, before = state.most[v];
+        Floats most = load(scores);
+        for (int c = WIDTH; c < columns; c += WIDTH) most = greater(load(scores + c), most);
+        const float now = std::max(before, greatest(most) * scale);
+        Floats total{};
+        for (int c = 0; c < columns; c += WIDTH) {
+            const Floats weight = exp2(load(scores + c) * scale - now);
+            Kind::put(weights + c / PER_WORD, weight);
+            total += weight;
+        }
+        if (now != before) {
+            const float kept = std::exp2(before - now);
+            float* sums = state.sums + v * LINES_DIM;
+            for (int d = 0; d < LINES_DIM; d += WIDTH) store(sums + d, load(sums + d) * kept);
+            state.total[v] *= kept;
+            state.most[v] = now;
+        }
+        state.total[v] += sum(total);
+    }
+
+    void write_out(int first, int count, int head, const State& state) const {
+        for (int v = 0; v < count * group_; ++v) {
+            const int64_t token = first + v / group_, of = head * group_ + v % group_;
+            T* out = (T*)vectors_.out + (token * shape_.heads + of) * DIM;
+            const float share = 1 / state.total[v];
+            for (int d = 0; d < DIM; d += WIDTH)
+                store_part(out + d, load(state.sums + v * LINES_DIM + d) * share, DIM - d);
+        }
+    }
+
+    void merge(const Merge& merge, int head, const Scratch& scratch) const {
+        const int vectors = merge.count * group_;
+        const State whole = place(scratch.states, vectors);
+        for (int v = 0; v < vectors; ++v) {
+            float most = -INFINITY, total = 0;
+            for (int i = 0; i < merge.parts; ++i)
+                most = std::max(most, place(part(merge.part + i, head), vectors).most[v]);
+            std::fill_n(whole.sums + v * LINES_DIM, LINES_DIM, 0.0f);
+            for (int i = 0; i < merge.parts; ++i) {
+                const State piece = place(part(merge.part + i, head), vectors);
+                const float kept = std::exp2(piece.most[v] - most);
+                total += piece.total[v] * kept;
+                for (int d = v * LINES_DIM; d < (v + 1) * LINES_DIM; d += WIDTH)
+                    store(whole.sums + d, load(whole.sums + d) + load(piece.sums + d) * kept);
+            }
+            whole.total[v] = total;
+        }
+        write_out(merge.first, merge.count, head, whole);
+    }
+
+    const Shape& shape_;
+    const Layer& layer_;
+    const Step& step_;
+    const Vectors& vectors_;
+    const int group_;
+    const Sizes size_;
+    const int64_t page_;  // numbers in one head's part of a block
+    std::vector<Task> tasks_;
+    std::vector<Merge> merges_;
+    std::vector<int> shared_;  // tokens whose keys several tasks read: written before all tasks
+    int64_t parts_ = 0, work_ = 0;
+    float* parts_memory_ = nullptr;
+};
+
+}  // namespace
+}  // namespace serbench
+
+int serbench_attend(const Shape* shape, const Layer* layer, const Step* step, const Vectors* vectors, int threads) {
+    try {
+        serbench::Attention(*shape, *layer, *step, *vectors).run(threads);
+    } catch (const std::bad_alloc&) {
+        return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,122 @@
+"""Compiles the C++ sources of this folder for the CPU at hand, once, into the user's cache. It does not know what they
+do, and imports no torch.
+"""
+
+import hashlib
+import importlib.util
+import os
+import platform
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from serbench_engine.errors import EngineError, ModelError
+from serbench_engine.weights.cache import made_once
+
+SOURCES: Final = Path(__file__).parent
+COMPILERS: Final = ("c++", "g++", "clang++")
+FLAGS: Final = ("-std=c++17", "-O3", "-fopenmp", "-fno-math-errno", "-shared", "-fPIC")
+TIMEOUT_S: Final = 180.0
+SWITCH: Final = "SERBENCH_NATIVE"
+"""Set to 0, this variable keeps the kernels from being used."""
+
+_LIBRARY: Final = "kernels.so"
+
+
+class NativeError(EngineError):
+    """Why the kernels can't be used here; everything is computed without them, slower."""
+
+
+def compiled_library(macros: Mapping[str, int], target: str | None = None) -> Path:
+    """The shared library for these macros, and for this CPU unless ``target`` is a flag that names another.
+
+    The first call on a machine compiles it, which takes a few seconds; others meanwhile wait.
+
+    Raises:
+        NativeError: no compiler, one that fails or hangs, a cache that can't be written, or SERBENCH_NATIVE=0.
+    """
+    if os.environ.get(SWITCH) == "0":
+        raise NativeError(f"{SWITCH}=0 turns them off")
+    compiler = _compiler()
+    defines = [f"-D{name}={value}" for name, value in macros.items()]
+    sources = map(str, sorted(SOURCES.glob("*.cpp")))
+    arguments = [*FLAGS, target or _for_this_cpu(), *defines, *sources, *_threads_of_torch()]
+
+    def fill(folder: Path) -> None:
+        _compile([str(compiler), *arguments, "-o", str(folder / _LIBRARY)])
+
+    try:
+        return made_once(f"kernels-{_key(compiler, arguments)}", fill) / _LIBRARY
+    except ModelError as error:  # the cache's own
+        raise NativeError(str(error)) from None
+
+
+def _compiler() -> Path:
+    named = os.environ.get("CXX")
+    for name in (named,) if named else COMPILERS:
+        found = shutil.which(name)
+        if found is not None:
+            return Path(found)
+    wanted = f"CXX names {named}, which is not there" if named else f"none of {', '.join(COMPILERS)} is there"
+    raise NativeError(f"no C++ compiler: {wanted}")
+
+
+def _for_this_cpu() -> str:
+    return "-march=native" if platform.machine() in ("x86_64", "AMD64") else "-mcpu=native"
+
+
+def _threads_of_torch() -> Iterator[str]:
+    """Link torch's own OpenMP: two of them in a process would each have threads, which get in each other's way."""
+    yield "-Wl,--as-needed"  # the compiler's own is then left out
+    spec = importlib.util.find_spec("torch")
+    if spec is not None and spec.origin is not None:
+        folder = Path(spec.origin).parent / "lib"
+        for file in sorted(folder.glob("libgomp*.so*")):
+            yield str(file)
+            yield f"-Wl,-rpath,{folder}"
+
+
+def _key(compiler: Path, arguments: list[str]) -> str:
+    """Changes with the sources, the compiler, what it is told, and the CPU."""
+    digest = hashlib.sha256()
+    for file in sorted(SOURCES.iterdir()):
+        if file.suffix in (".cpp", ".h"):
+            digest.update(file.read_bytes())
+    stat = compiler.resolve().stat()
+    digest.update(repr((str(compiler.resolve()), stat.st_size, stat.st_mtime_ns, arguments, _cpu())).encode())
+    return digest.hexdigest()[:24]
+
+
+def _cpu() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor()
+    first = text.partition("\n\n")[0]
+    telling = ("model name", "flags", "Features", "CPU part", "isa")
+    return "\n".join(line for line in first.splitlines() if line.startswith(telling))
+
+
+def _compile(command: list[str]) -> None:
+    # A session of its own: the compiler's own processes must not outlive a timeout.
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        _, stderr = process.communicate(timeout=TIMEOUT_S)
+    except BaseException as error:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise NativeError(f"{command[0]} did not finish within {TIMEOUT_S:g} s") from None
+        raise
+    if process.returncode != 0:
+        raise NativeError(f"{command[0]} failed: {_telling_line(stderr.decode(errors='replace'))}")
+
+
+def _telling_line(stderr: str) -> str:
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()] or ["it said nothing"]
+    return next((line for line in lines if "error" in line), lines[-1])
