@@ -22,7 +22,7 @@ from serbench_engine.transport.wait import Waiting
 
 HEADER: Final = bytes(24)
 WAIT_S: Final = 30.0
-WARM_UP: Final = 50
+WARM_UP: Final = 500
 
 WAYS: Final = {"block": Waiting("block"), "spin": Waiting("spin"), "auto": Waiting("auto", foresees=True)}
 CHANNELS: Final[dict[str, Callable[[Waiting], Channel]]] = {
@@ -34,7 +34,10 @@ CHANNELS: Final[dict[str, Callable[[Waiting], Channel]]] = {
 
 
 class Case(NamedTuple):
-    """``size`` bytes there and back; the other side takes ``pause_us`` in between, asleep as if a device worked."""
+    """``size`` bytes there and back; the other side takes ``pause_us`` in between, asleep as if a device worked.
+
+    Such a round is done a tenth as often.
+    """
 
     label: str
     size: int
@@ -95,16 +98,18 @@ def measure(make: Callable[[Waiting], Channel], waiting: Waiting, rounds: int) -
 def round_trips(sender: Sender, receiver: Receiver, case: Case, rounds: int, pid: int) -> Times:
     """Without the warm-up. The header tells the other side its pause."""
     header, body = case.pause_us.to_bytes(8), bytes(case.size)
+    warm_up = WARM_UP // 10 if case.pause_us else WARM_UP
+    rounds = rounds // 10 if case.pause_us else rounds
     round_us: list[float] = []
     before = 0.0
-    for number in range(WARM_UP + rounds):
-        if number == WARM_UP:
+    for number in range(warm_up + rounds):
+        if number == warm_up:
             before = cpu_s(pid)
         begun = time.perf_counter_ns()
         sender.send(header, body, WAIT_S)
         with receiver.receive(WAIT_S):
             round_us.append((time.perf_counter_ns() - begun) / 1e3)
-    return Times(round_us[WARM_UP:], (cpu_s(pid) - before) / rounds * 1e6)
+    return Times(round_us[warm_up:], (cpu_s(pid) - before) / rounds * 1e6)
 
 
 def cpu_s(pid: int) -> float:
@@ -139,4 +144,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--echo"]:
         echo(connect_receiver(*understand(sys.argv[2])), connect_sender(*understand(sys.argv[3])))
     else:
-        main(*(int(one) for one in (sys.argv[1:3] + ["900", "3"][len(sys.argv) - 1 :])))
+        main(*(int(one) for one in (sys.argv[1:3] + ["3000", "3"][len(sys.argv) - 1 :])))

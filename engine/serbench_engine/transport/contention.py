@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-MOST_SHARE: Final = 0.2
+MOST_SHARE: Final = 0.25
 """Of the time, ready without a core: beyond it the machine is too busy to spin."""
 
 WINDOW_S: Final = 0.005

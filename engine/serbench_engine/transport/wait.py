@@ -38,7 +38,7 @@ LEAD_S: Final = 150e-6
 """So long before the expected end ``auto`` wakes up: timers are late by 50 µs and more."""
 
 _SLACK_S: Final = 20e-6  # beyond what is expected
-_MOST_ASLEEP: Final = 1024  # waits
+_MOST_ASLEEP: Final = 256  # waits
 _REMEMBERED: Final = 5  # waits, of which the longest counts as an accident
 _YIELD_S: Final = 50e-6  # endless spinning before others are let run
 _LOOK_S: Final = 1e-3  # and before it looks whether the other end lives
