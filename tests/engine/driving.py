@@ -12,8 +12,9 @@ from serbench_codecs.plan import NO_ROWS, NO_WRITES, SAMPLING_DTYPE, Admissions,
 from serbench_codecs.table import RequestTable, TableLimits
 from serbench_engine.executor.base import WorkerSpec
 from serbench_engine.models.config import ModelConfig, ResolvedModel, WeightsSource
-from serbench_engine.models.loading import load_weights
-from serbench_engine.runner.torch_runner import TorchRunner
+from serbench_engine.models.loading import load_weights, pack_weights
+from serbench_engine.models.registry import build_model
+from serbench_engine.runner.torch_runner import DTYPES, TorchRunner
 
 BLOCK_SIZE = 8
 NUM_BLOCKS = 64
@@ -141,5 +142,7 @@ def _ints(values: Sequence[int]) -> Int32Array:
 def loaded_runner(config: ModelConfig, state: dict[str, Tensor], dtype: str = "float32") -> TorchRunner:
     """A runner whose model holds these weights."""
     runner = TorchRunner(worker_spec(config, dtype))
+    runner.model = build_model(config, DTYPES[dtype], "cpu")
     load_weights(runner.model, state.items())
+    pack_weights(runner.model)
     return runner

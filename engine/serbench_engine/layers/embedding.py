@@ -1,18 +1,38 @@
 """Token and position embeddings, and the head that shares their weights. It does not know which model asks."""
 
+from typing import Final
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from serbench_engine.layers.linear import PackedWeight, linear
 from serbench_engine.layers.module import Module
+
+COPY_BYTES: Final = 160 << 20
+"""A packed copy for the head may take so much; a larger vocabulary has none, and a slower head."""
 
 
 class Embedding(Module):
-    """A vector for each id: int[tokens] → [tokens, size]. ``weight`` [count, size]."""
+    """A vector for each id: int[tokens] → [tokens, size]. ``weight`` [count, size].
 
-    def __init__(self, count: int, size: int) -> None:
+    ``tied``: it also is the model's head.
+    """
+
+    def __init__(self, count: int, size: int, tied: bool = False) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(count, size), requires_grad=False)
+        self.tied = tied
+        self.packed: PackedWeight | None = None
+
+    def pack(self) -> None:
+        """Keep a packed copy of the weight for ``scores``, where that helps and is small enough."""
+        if self.tied and self.weight.nbytes <= COPY_BYTES and PackedWeight.suits(self.weight):
+            self.packed = PackedWeight(self.weight)
 
     def forward(self, ids: Tensor) -> Tensor:
         return F.embedding(ids, self.weight)
+
+    def scores(self, hidden: Tensor) -> Tensor:
+        """How well each id's vector fits each hidden state: [s, size] → [s, count]."""
+        return linear(hidden, self.weight) if self.packed is None else self.packed.product(hidden, None)

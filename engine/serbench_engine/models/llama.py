@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from serbench_engine.attention.base import Attend
 from serbench_engine.layers.activation import activation
 from serbench_engine.layers.embedding import Embedding
-from serbench_engine.layers.linear import Linear, StackedLinear, linear
+from serbench_engine.layers.linear import Linear, StackedLinear
 from serbench_engine.layers.module import Module
 from serbench_engine.layers.norm import RMSNorm
 from serbench_engine.layers.rotary import Rotary, rotate
@@ -32,7 +32,7 @@ class Llama(Module):
     def logits(self, hidden: Tensor) -> Tensor:
         """See CausalLM.logits."""
         hidden = self.model.norm(hidden)
-        return self.lm_head(hidden) if self.lm_head else linear(hidden, self.model.embed_tokens.weight)
+        return self.lm_head(hidden) if self.lm_head else self.model.embed_tokens.scores(hidden)
 
     def places(self) -> dict[str, Tensor]:
         """See CausalLM.places."""
@@ -45,7 +45,7 @@ class LlamaDecoder(Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.embed_tokens = Embedding(config.vocab_size, config.hidden_size)
+        self.embed_tokens = Embedding(config.vocab_size, config.hidden_size, config.tie_word_embeddings)
         self.rotary = Rotary(config.head_dim, config.rope, config.max_model_len)
         self.layers = nn.ModuleList(LlamaLayer(config, i) for i in range(config.num_layers))
         self.norm = RMSNorm(config.hidden_size, config.norm_eps)
@@ -69,8 +69,8 @@ class LlamaLayer(Module):
         self.mlp = LlamaMLP(config)
 
     def forward(self, hidden: Tensor, angles: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
-        hidden = hidden + self.self_attn(self.input_layernorm(hidden), angles, attend)
-        return hidden + self.mlp(self.post_attention_layernorm(hidden))
+        hidden = self.self_attn(self.input_layernorm(hidden), hidden, angles, attend)
+        return self.mlp(self.post_attention_layernorm(hidden), hidden)
 
 
 class LlamaAttention(Module):
@@ -88,16 +88,16 @@ class LlamaAttention(Module):
         self.k_norm = RMSNorm(config.head_dim, config.norm_eps) if config.qk_norm else None
         self.o_proj = Linear(queries, config.hidden_size, config.output_bias)
 
-    def forward(self, hidden: Tensor, angles: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
+    def forward(self, hidden: Tensor, residual: Tensor, angles: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
         query, key, value = (x.unflatten(-1, (-1, self.head_dim)) for x in self.qkv.split(self.qkv(hidden)))
         if self.q_norm and self.k_norm:
             query, key = self.q_norm(query), self.k_norm(key)
         query, key = rotate(query, *angles), rotate(key, *angles)
-        return self.o_proj(attend(self.index, query, key, value))
+        return self.o_proj.plus(attend(self.index, query, key, value), residual)
 
 
 class LlamaMLP(Module):
-    """``down(act(gate(x)) · up(x))``; gate and up are one stacked layer."""
+    """``down(act(gate(x)) · up(x))``, added to the residual; gate and up are one stacked layer."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -106,6 +106,6 @@ class LlamaMLP(Module):
         self.activation = activation(config.activation)
         self.down_proj = Linear(inner, config.hidden_size, config.mlp_bias)
 
-    def forward(self, hidden: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, residual: Tensor) -> Tensor:
         gate, up = self.gate_up.split(self.gate_up(hidden))
-        return self.down_proj(self.activation(gate) * up)
+        return self.down_proj.plus(self.activation(gate) * up, residual)

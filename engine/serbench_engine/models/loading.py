@@ -9,9 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from serbench_engine.errors import ModelError
+from serbench_engine.layers.embedding import Embedding
+from serbench_engine.layers.linear import Linear
 from serbench_engine.models.base import CausalLM
 
 FLOATS: Final = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -59,6 +61,14 @@ def _some(names: list[str]) -> str:
         return f"{names[0]} is"
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return f"{len(names)} tensors ({', '.join(names[:SHOWN])}{more}) are"
+
+
+def pack_weights(model: CausalLM) -> None:
+    """Lay the loaded weights out for speed, where that helps. Nothing can be loaded after it."""
+    assert isinstance(model, nn.Module)
+    for module in model.modules():
+        if isinstance(module, Linear | Embedding):
+            module.pack()
 
 
 def fill_dummy(model: CausalLM, std: float, seed: int) -> None:

@@ -6,9 +6,8 @@
 from torch import Tensor, nn
 
 from serbench_engine.attention.base import Attend
-from serbench_engine.layers.activation import activation
 from serbench_engine.layers.embedding import Embedding
-from serbench_engine.layers.linear import Linear, StackedLinear, linear
+from serbench_engine.layers.linear import Linear, StackedLinear
 from serbench_engine.layers.module import Module
 from serbench_engine.layers.norm import LayerNorm
 from serbench_engine.models.base import module_places
@@ -35,7 +34,7 @@ class OPT(Module):
     def logits(self, hidden: Tensor) -> Tensor:
         """See CausalLM.logits."""
         hidden = self.decoder.finish(hidden)
-        return self.lm_head(hidden) if self.lm_head else linear(hidden, self.decoder.embed_tokens.weight)
+        return self.lm_head(hidden) if self.lm_head else self.decoder.embed_tokens.scores(hidden)
 
     def places(self) -> dict[str, Tensor]:
         """See CausalLM.places."""
@@ -49,7 +48,7 @@ class OPTDecoder(Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         hidden, narrow = config.hidden_size, config.word_embed_proj_dim
-        self.embed_tokens = Embedding(config.vocab_size, narrow)
+        self.embed_tokens = Embedding(config.vocab_size, narrow, config.tie_word_embeddings)
         self.embed_positions = Embedding(config.max_model_len + FIRST_POSITION, hidden)
         self.project_in = Linear(narrow, hidden, bias=False) if narrow != hidden else None
         self.layers = nn.ModuleList(OPTLayer(config, i) for i in range(config.num_layers))
@@ -81,24 +80,20 @@ class OPTLayer(Module):
         self.norm_before = config.norm_before
         self.self_attn = OPTAttention(config, index)
         self.self_attn_layer_norm = LayerNorm(hidden)
-        self.fc1 = Linear(hidden, inner, config.enable_bias)
-        self.activation = activation(config.activation)
+        self.fc1 = Linear(hidden, inner, config.enable_bias, config.activation)
         self.fc2 = Linear(inner, hidden, config.enable_bias)
         self.final_layer_norm = LayerNorm(hidden)
 
     def forward(self, hidden: Tensor, attend: Attend) -> Tensor:
         if self.norm_before:
-            hidden = hidden + self.self_attn(self.self_attn_layer_norm(hidden), attend)
-            return hidden + self._mlp(self.final_layer_norm(hidden))
-        hidden = self.self_attn_layer_norm(hidden + self.self_attn(hidden, attend))
-        return self.final_layer_norm(hidden + self._mlp(hidden))
-
-    def _mlp(self, hidden: Tensor) -> Tensor:
-        return self.fc2(self.activation(self.fc1(hidden)))
+            hidden = self.self_attn(self.self_attn_layer_norm(hidden), hidden, attend)
+            return self.fc2.plus(self.fc1(self.final_layer_norm(hidden)), hidden)
+        hidden = self.self_attn_layer_norm(self.self_attn(hidden, hidden, attend))
+        return self.final_layer_norm(self.fc2.plus(self.fc1(hidden), hidden))
 
 
 class OPTAttention(Module):
-    """Multi-head attention; q, k and v come from one stacked layer."""
+    """Multi-head attention, added to the residual; q, k and v come from one stacked layer."""
 
     def __init__(self, config: ModelConfig, index: int) -> None:
         super().__init__()
@@ -108,6 +103,6 @@ class OPTAttention(Module):
         self.qkv = StackedLinear(hidden, {"q_proj": hidden, "k_proj": hidden, "v_proj": hidden}, config.enable_bias)
         self.out_proj = Linear(hidden, hidden, config.enable_bias)
 
-    def forward(self, hidden: Tensor, attend: Attend) -> Tensor:
+    def forward(self, hidden: Tensor, residual: Tensor, attend: Attend) -> Tensor:
         query, key, value = (x.unflatten(-1, self.heads) for x in self.qkv.split(self.qkv(hidden)))
-        return self.out_proj(attend(self.index, query, key, value))
+        return self.out_proj.plus(attend(self.index, query, key, value), residual)

@@ -18,7 +18,7 @@ from serbench_engine.errors import ConfigError
 from serbench_engine.executor.base import WorkerSpec
 from serbench_engine.models.base import CausalLM, attention_shape
 from serbench_engine.models.config import ModelConfig
-from serbench_engine.models.loading import fill_dummy, load_weights
+from serbench_engine.models.loading import fill_dummy, load_weights, pack_weights
 from serbench_engine.models.memory import available_bytes, check_fits
 from serbench_engine.models.registry import build_model
 from serbench_engine.runner.inputs import InputPreparer, StepInputs
@@ -116,6 +116,7 @@ def _loaded_model(spec: WorkerSpec, config: ModelConfig, dtype: torch.dtype) -> 
         fill_dummy(model, config.init_std, spec.seed)
     else:
         load_weights(model, iterate_weights(spec.model.weights, config))
+    pack_weights(model)
     return model
 
 
