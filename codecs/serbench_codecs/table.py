@@ -4,7 +4,7 @@ It does not know how plans travel, nor what the model makes of the columns. Appl
 """
 
 import hashlib
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -14,6 +14,10 @@ from serbench_codecs.errors import PlanError
 from serbench_codecs.plan import NO_ROWS, SAMPLING_DTYPE, Admissions, Int32Array, StepPlan, Writes
 
 IndexArray: TypeAlias = npt.NDArray[np.intp]
+
+
+FEW: Final = 24
+"""Up to so many numbers Python looks at them one by one in less time than numpy needs to begin."""
 
 
 class TableLimits(msgspec.Struct, frozen=True):
@@ -199,7 +203,12 @@ class RequestTable:
         _below(f"{name} rows", writes.rows, self.limits.max_num_seqs)
         _below(f"{name} starts", writes.starts, width)
         _below(f"{name} ends", writes.starts + writes.counts - 1, width)
-        if int(writes.counts.sum()) != len(writes.values) or int(writes.counts.min()) < 1:
+        if n <= FEW:
+            counts = writes.counts.tolist()
+            total, least = sum(counts), min(counts)
+        else:
+            total, least = int(writes.counts.sum()), int(writes.counts.min())
+        if total != len(writes.values) or least < 1:
             raise PlanError(f"{name}: values do not fit the counts")
 
     def _check_admissions(self, admitted: Admissions) -> None:
@@ -235,8 +244,12 @@ class RequestTable:
 
 
 def _below(what: str, values: Int32Array, limit: int) -> None:
-    """Refuse values outside [0, limit): negative ones look huge as unsigned."""
-    if len(values) and int(values.view(np.uint32).max()) >= limit:
+    """Refuse values outside [0, limit)."""
+    if len(values) <= FEW:
+        for value in values.tolist():
+            if not 0 <= value < limit:
+                raise PlanError(f"{what}: {value} is outside 0 … {limit - 1}")
+    elif int(values.view(np.uint32).max()) >= limit:  # negative ones look huge as unsigned
         bad = values[values.view(np.uint32) >= limit][0]
         raise PlanError(f"{what}: {bad} is outside 0 … {limit - 1}")
 
