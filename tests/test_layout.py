@@ -187,3 +187,11 @@ def test_no_codec_brings_torch_in() -> None:
     folder = PACKAGES["serbench_codecs"]
     modules = [f"serbench_codecs.{file.stem}" for file in folder.glob("*.py") if file.stem != "conformance"]
     assert "torch" not in heavy_modules_after("import " + ", ".join(modules))
+
+
+# --- the README's tree ------------------------------------------------------------------------------------------
+
+
+def test_the_tree_in_the_readme_is_the_tree() -> None:
+    wrong = subprocess.run([sys.executable, "scripts/tree.py", "--check"], cwd=ROOT, timeout=60, check=False).returncode
+    assert wrong == 0, "run scripts/tree.py (make fix does) and commit README.md"
