@@ -12,8 +12,9 @@ import pytest
 
 from serbench_codecs.registry import CODECS, RESULT_FORMATS
 from serbench_engine.engine import Engine
-from serbench_engine.executor.base import Executor
+from serbench_engine.executor.base import Executor, WorkerSpec
 from serbench_engine.executor.registry import make_executor
+from serbench_engine.models.config import ModelConfig, ResolvedModel, WeightsSource
 from serbench_engine.transport.registry import TRANSPORTS
 from tests.engine.serving import SIM, Outcome, Workload, greedy, options, serve, sim_spec
 
@@ -54,13 +55,13 @@ def pairwise(choices: Sequence[Choice]) -> list[Choice]:
     return picked
 
 
-def workload() -> Workload:
+def workload(vocab_size: int = 32768) -> Workload:
     """Shared prefixes, prompts longer than the budget, more tokens than blocks, aborts by step in several states."""
     rng = np.random.default_rng(8)
-    shared = rng.integers(0, 32768, 48).tolist()
+    shared = rng.integers(0, vocab_size, 48).tolist()
     requests = []
     for i in range(24):
-        own = rng.integers(0, 32768, int(rng.integers(1, 90))).tolist()
+        own = rng.integers(0, vocab_size, int(rng.integers(1, 90))).tolist()
         requests.append((f"r{i}", (shared if i % 3 == 0 else []) + own, greedy(int(rng.integers(1, 60)))))
     return Workload(requests, {0: ["r23"], 2: ["r1"], 9: ["r3", "r4"], 30: ["r10", "r3"], 31: ["r20"]})
 
@@ -83,7 +84,7 @@ def expected(executors: dict[str, Executor]) -> Outcome:
     return outcome
 
 
-def run(executors: dict[str, Executor], choice: Choice) -> Outcome:
+def run(executors: dict[str, Executor], choice: Choice, model: ResolvedModel = SIM) -> Outcome:
     codec, results, transport = choice
     chosen = options(
         codec=codec,
@@ -92,7 +93,9 @@ def run(executors: dict[str, Executor], choice: Choice) -> Outcome:
         num_blocks=NUM_BLOCKS,
         enable_prefix_caching=True,
     )
-    return serve(Engine(executors["inproc" if transport == "inproc" else "mp"], chosen, SIM), workload())
+    return serve(
+        Engine(executors["inproc" if transport == "inproc" else "mp"], chosen, model), workload(model.config.vocab_size)
+    )
 
 
 @pytest.mark.parametrize("choice", pairwise(ALL), ids=" ".join)
@@ -111,6 +114,62 @@ def test_every_combination_gives_the_same_tokens(
     outcome = run(executors, choice)
     assert outcome.outputs == expected.outputs
     assert outcome.report.batches_digest == expected.report.batches_digest
+
+
+# --- a real model, tiny and random, in float32 ----------------------------------------------------------------
+
+TINY: Final = ResolvedModel(
+    "tiny",
+    ModelConfig(
+        architecture="LlamaForCausalLM",
+        family="llama",
+        vocab_size=512,
+        hidden_size=64,
+        intermediate_size=96,
+        num_layers=2,
+        num_heads=4,
+        num_kv_heads=2,
+        head_dim=16,
+        max_model_len=256,
+        tie_word_embeddings=False,
+        activation="silu",
+        eos_token_ids=(),
+        init_std=0.25,
+        sliding_windows=(0, 0),
+    ),
+    WeightsSource("dummy"),
+    "tiny",
+)
+
+
+def every_codec_and_transport() -> list[Choice]:
+    """Every codec once, the transports taken in turn."""
+    transports = [*(name for name in TRANSPORTS if name != "inproc"), "inproc"]
+    choices: list[Choice] = [("none", "default", "inproc")]
+    for i, codec in enumerate(name for name in codec_names() if name != "none"):
+        choices.append((codec, "default", transports[i % len(transports)]))
+    return choices
+
+
+@pytest.fixture(scope="module")
+def tiny_executors() -> Iterator[dict[str, Executor]]:
+    spec = WorkerSpec(TINY, "float32", "cpu", 16, NUM_BLOCKS, 64, threads=1)
+    made = {kind: make_executor(kind, spec) for kind in ("inproc", "mp")}
+    yield made
+    for executor in made.values():
+        executor.close()
+
+
+def test_a_real_model_gives_the_same_tokens_through_every_codec(tiny_executors: dict[str, Executor]) -> None:
+    """One test, so that the models are loaded once; what differs is named."""
+    outcomes = {choice: run(tiny_executors, choice, TINY) for choice in every_codec_and_transport()}
+    assert {transport for _, _, transport in outcomes} == set(TRANSPORTS)
+    first, *others = outcomes.values()
+    assert first.report.preemptions > 0
+    assert len({tuple(ids) for ids, _ in first.outputs.values()}) > 10, "the outputs are too alike to tell anything"
+    for choice, outcome in zip(list(outcomes)[1:], others, strict=True):
+        assert outcome.outputs == first.outputs, choice
+        assert outcome.report.batches_digest == first.report.batches_digest, choice
 
 
 def test_the_covering_set_is_small_and_misses_no_pair() -> None:
