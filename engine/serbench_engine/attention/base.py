@@ -3,9 +3,7 @@
 A cached token is addressed by its slot: block · block_size + offset. A request's block table lists its blocks in order.
 """
 
-import contextlib
 import math
-import mmap
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
@@ -14,6 +12,7 @@ import torch
 from torch import Tensor
 
 from serbench_codecs.plan import Int32Array
+from serbench_engine.native.pages import zeros_in_large_pages
 from serbench_engine.runner.inputs import StepInputs
 
 Attend: TypeAlias = Callable[[int, Tensor, Tensor, Tensor], Tensor]
@@ -61,24 +60,15 @@ class LayerCache(msgspec.Struct, frozen=True, eq=False):
 
 
 def allocate_cache(shape: AttentionShape, cache: CacheShape) -> list[LayerCache]:
-    """One zeroed cache a layer; on a CPU the system hands its pages over when they are first written."""
+    """One zeroed cache a layer; on a CPU it takes no memory before it is written."""
     size = (cache.num_blocks, shape.num_kv_heads, cache.block_size, shape.head_dim)
 
     def zeros() -> Tensor:
         if cache.device == "cpu":
-            return _mapped(math.prod(size), cache.dtype).view(size)
+            return zeros_in_large_pages(math.prod(size), cache.dtype).view(size)
         return torch.zeros(size, dtype=cache.dtype, device=cache.device)
 
     return [LayerCache(zeros(), zeros()) for _ in shape.windows]
-
-
-def _mapped(numbers: int, dtype: torch.dtype) -> Tensor:
-    """Zeros that take no memory yet (torch.zeros writes them), in large pages: blocks lie all over the cache, and with
-    small pages reading them costs nearly half as much again in address translation."""
-    memory = mmap.mmap(-1, max(1, numbers) * dtype.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with contextlib.suppress(OSError):  # a kernel without large pages
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    return torch.frombuffer(memory, dtype=dtype)[:numbers]
 
 
 class AttentionBackend(Protocol):

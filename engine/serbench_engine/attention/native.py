@@ -8,7 +8,7 @@ from torch import Tensor
 from serbench_codecs.plan import Int32Array
 from serbench_engine.attention.base import Attend, AttentionShape, CacheShape, allocate_cache
 from serbench_engine.native.compiler import NativeError
-from serbench_engine.native.library import Kernels, Layer, Shape, Step, Vectors, native_kernels
+from serbench_engine.native.library import AttentionKernels, Layer, Shape, Step, Vectors, attention_kernels
 from serbench_engine.runner.inputs import StepInputs
 
 
@@ -22,8 +22,8 @@ class NativeAttention:
         NativeError: there are none here; said before the cache is allocated.
     """
 
-    def __init__(self, shape: AttentionShape, cache: CacheShape, kernels: Kernels | None = None) -> None:
-        found = kernels or native_kernels(str(cache.dtype).removeprefix("torch."), shape.head_dim)
+    def __init__(self, shape: AttentionShape, cache: CacheShape, kernels: AttentionKernels | None = None) -> None:
+        found = kernels or attention_kernels(str(cache.dtype).removeprefix("torch."), shape.head_dim)
         if isinstance(found, str):
             raise NativeError(found)
         self._run = found.attend

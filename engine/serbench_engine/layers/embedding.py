@@ -6,11 +6,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from serbench_engine.layers.linear import PackedWeight, linear
+from serbench_engine.layers.linear import linear
 from serbench_engine.layers.module import Module
+from serbench_engine.layers.packed import PackedWeight, Panels, pack, suits_panels
 
 COPY_BYTES: Final = 160 << 20
-"""A packed copy for the head may take so much; a larger vocabulary has none, and a slower head."""
+"""A second copy of the weight, for the head, may take so much; a larger vocabulary has none, and a slower head."""
 
 
 class Embedding(Module):
@@ -26,13 +27,17 @@ class Embedding(Module):
         self.packed: PackedWeight | None = None
 
     def pack(self) -> None:
-        """Keep a packed copy of the weight for ``scores``, where that helps and is small enough."""
-        if self.tied and self.weight.nbytes <= COPY_BYTES and PackedWeight.suits(self.weight):
-            self.packed = PackedWeight(self.weight)
+        """Lay the weight out for ``scores``, where that helps: in its stead, or beside it if the copy is small."""
+        if self.tied and (suits_panels(self.weight) or self.weight.nbytes <= COPY_BYTES):
+            self.packed = pack(self.weight, None)
+        if isinstance(self.packed, Panels):
+            self.register_parameter("weight", None)
 
     def forward(self, ids: Tensor) -> Tensor:
+        if isinstance(self.packed, Panels):
+            return self.packed.embed(ids)
         return F.embedding(ids, self.weight)
 
     def scores(self, hidden: Tensor) -> Tensor:
         """How well each id's vector fits each hidden state: [s, size] → [s, count]."""
-        return linear(hidden, self.weight) if self.packed is None else self.packed.product(hidden, None)
+        return linear(hidden, self.weight) if self.packed is None else self.packed.product(hidden)

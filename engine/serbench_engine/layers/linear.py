@@ -1,12 +1,7 @@
-"""Linear layers whose weights may be several of a checkpoint's, stacked. It does not know models or weight files.
-
-On a CPU a weight can be packed once it is loaded: laid out as oneDNN multiplies it, which otherwise does that anew in
-every product. bfloat16, 64 rows: 1.3 times as fast, one row twice; what follows, an activation or a residual, costs
-nothing more then.
-"""
+"""Linear layers whose weights may be several of a checkpoint's, stacked. It does not know models or weight files."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import torch
 import torch.nn.functional as F
@@ -14,23 +9,11 @@ from torch import Tensor, nn
 
 from serbench_engine.layers.activation import activation
 from serbench_engine.layers.module import Module
+from serbench_engine.layers.packed import GATED, RELU, PackedWeight, Panels, pack
+from serbench_engine.layers.rows import gate
 
 MANY_ROWS: Final = 64
 """From here on, casting float16 weights costs a CPU less than multiplying in float16."""
-
-PACKED_FOR_ROWS: Final = 64
-"""The batch that packed weights are laid out for; others are hardly slower than in a layout of their own."""
-
-FUSED: Final[dict[str, tuple[str, str | None]]] = {
-    "": ("none", None),
-    "relu": ("relu", None),
-    "silu": ("swish", None),
-    "swish": ("swish", None),
-    "gelu": ("gelu", "none"),
-    "gelu_new": ("gelu", "tanh"),
-    "gelu_pytorch_tanh": ("gelu", "tanh"),
-}
-"""What oneDNN calls the activations that it computes with a product, and how."""
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -41,67 +24,47 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return F.linear(x, weight, bias)
 
 
-class PackedWeight:
-    """A weight [outputs, inputs] as oneDNN wants it; ``then``: see Linear."""
-
-    def __init__(self, weight: Tensor, then: str = "") -> None:
-        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), PACKED_FOR_ROWS)
-        self._fused = FUSED[then]
-        self._product: Any = torch.ops.mkldnn._linear_pointwise.default
-        self._sum: Any = torch.ops.mkldnn._linear_pointwise.binary
-
-    @staticmethod
-    def suits(weight: Tensor) -> bool:
-        """Whether oneDNN has kernels for it here."""
-        if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
-            return False
-        if weight.dtype is torch.bfloat16:
-            return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-        return weight.dtype is torch.float32
-
-    def product(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        """``then(x Wᵀ + b)``."""
-        kind, how = self._fused
-        y: Tensor = self._product(x, self._weight, bias, kind, [], how)
-        return y
-
-    def plus(self, x: Tensor, bias: Tensor | None, other: Tensor) -> Tensor:
-        """``x Wᵀ + b + other``."""
-        y: Tensor = self._sum(x, other, self._weight, bias, "add")
-        return y
-
-
 class Linear(Module):
-    """``then(x Wᵀ + b)``: [tokens, inputs] → [tokens, outputs].
+    """``x Wᵀ + b``: [tokens, inputs] → [tokens, outputs]. ``weight`` [outputs, inputs], ``bias`` [outputs] or None."""
 
-    ``weight`` [outputs, inputs], ``bias`` [outputs] or None; ``then``: an activation by its name, or empty.
-    """
-
-    def __init__(self, inputs: int, outputs: int, bias: bool, then: str = "") -> None:
+    def __init__(self, inputs: int, outputs: int, bias: bool) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(outputs, inputs), requires_grad=False)
         self.bias = nn.Parameter(torch.empty(outputs), requires_grad=False) if bias else None
-        self.then = then
-        self.activation = activation(then) if then else None
         self.packed: PackedWeight | None = None
+        self.gates = False
 
     def pack(self) -> None:
-        """Pack the weight where that helps; it is no parameter any more then: nothing can be loaded into it."""
-        if self.packed is None and PackedWeight.suits(self.weight) and self.then in FUSED:
-            self.packed = PackedWeight(self.weight, self.then)
+        """Lay the weight out for speed, where that helps. It is no parameter any more then: nothing can be loaded."""
+        self.packed = pack(self.weight, self.bias, self.gates)
+        if self.packed is not None:
             self.register_parameter("weight", None)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.packed is not None:
-            return self.packed.product(x, self.bias)
-        y = linear(x, self.weight, self.bias)
-        return self.activation(y) if self.activation else y
+        return linear(x, self.weight, self.bias) if self.packed is None else self.packed.product(x)
 
     def plus(self, x: Tensor, other: Tensor) -> Tensor:
-        """``x Wᵀ + b + other``, for a layer without activation: a residual costs nothing more where it is packed."""
-        if self.packed is not None:
-            return self.packed.plus(x, self.bias, other)
-        return linear(x, self.weight, self.bias) + other
+        """``x Wᵀ + b + other``: a residual costs nothing more where the weight is packed."""
+        if self.packed is None:
+            return linear(x, self.weight, self.bias) + other
+        return self.packed.plus(x, other)
+
+
+class ActivatedLinear(Linear):
+    """``activation(x Wᵀ + b)``; ``name`` is the activation's in configurations.
+
+    Raises:
+        ModelError: there is no such activation; so for GatedLinear.
+    """
+
+    def __init__(self, inputs: int, outputs: int, bias: bool, name: str) -> None:
+        super().__init__(inputs, outputs, bias)
+        self.activation = activation(name)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.packed is not None and self.activation is F.relu:
+            return self.packed.product(x, RELU)
+        return self.activation(super().forward(x))
 
 
 class StackedLinear(Linear):
@@ -118,3 +81,17 @@ class StackedLinear(Linear):
         """Take the output [tokens, outputs] apart again, as views."""
         parts: tuple[Tensor, ...] = y.split(list(self.parts.values()), dim=-1)
         return parts
+
+
+class GatedLinear(StackedLinear):
+    """``activation(x Gᵀ + g) · (x Uᵀ + u)``: the two ``names`` in a checkpoint are G's and U's."""
+
+    def __init__(self, inputs: int, outputs: int, names: tuple[str, str], bias: bool, activation_name: str) -> None:
+        super().__init__(inputs, dict.fromkeys(names, outputs), bias)
+        self.activation = activation(activation_name)
+        self.gates = self.activation is F.silu
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.gates and isinstance(self.packed, Panels):
+            return self.packed.product(x, GATED)
+        return gate(super().forward(x), self.activation)

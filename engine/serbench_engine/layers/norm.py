@@ -1,10 +1,10 @@
 """Normalisation over a token's features. It does not know which model asks."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from serbench_engine.layers.module import Module
+from serbench_engine.layers.rows import layer_norm, rms_norm
 
 
 class LayerNorm(Module):
@@ -17,7 +17,7 @@ class LayerNorm(Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+        return layer_norm(x, self.weight, self.bias, self.eps)
 
 
 class RMSNorm(Module):
@@ -29,4 +29,4 @@ class RMSNorm(Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        return rms_norm(x, self.weight, self.eps)

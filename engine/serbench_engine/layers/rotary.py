@@ -1,4 +1,4 @@
-"""Rotary position embedding with its published scalings. It does not know models, nor whether q or k is rotated."""
+"""Rotary position embedding with its published scalings. It does not know models, nor what it turns (rows.py)."""
 
 import math
 from collections.abc import Callable
@@ -30,12 +30,6 @@ class Rotary(nn.Module):
         angles = positions[:, None].float() * self.frequencies  # [tokens, head_dim / 2]
         angles = torch.cat((angles, angles), dim=-1)[:, None]  # [tokens, 1, head_dim]
         return (angles.cos() * self.scale).to(dtype), (angles.sin() * self.scale).to(dtype)
-
-
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn ``x`` [tokens, heads, head_dim] by its positions' angles; dimension i pairs with i + head_dim / 2."""
-    first, second = x.chunk(2, dim=-1)
-    return x * cos + torch.cat((-second, first), dim=-1) * sin
 
 
 def _plain(head_dim: int, theta: float) -> Tensor:

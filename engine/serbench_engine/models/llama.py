@@ -7,12 +7,12 @@ They differ in what ModelConfig says: biases, norms of q and k, sliding windows,
 from torch import Tensor, nn
 
 from serbench_engine.attention.base import Attend
-from serbench_engine.layers.activation import activation
 from serbench_engine.layers.embedding import Embedding
-from serbench_engine.layers.linear import Linear, StackedLinear
+from serbench_engine.layers.linear import GatedLinear, Linear, StackedLinear
 from serbench_engine.layers.module import Module
 from serbench_engine.layers.norm import RMSNorm
-from serbench_engine.layers.rotary import Rotary, rotate
+from serbench_engine.layers.rotary import Rotary
+from serbench_engine.layers.rows import rotate
 from serbench_engine.models.base import module_places
 from serbench_engine.models.config import ModelConfig
 
@@ -102,10 +102,10 @@ class LlamaMLP(Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         inner = config.intermediate_size
-        self.gate_up = StackedLinear(config.hidden_size, {"gate_proj": inner, "up_proj": inner}, config.mlp_bias)
-        self.activation = activation(config.activation)
+        self.gate_up = GatedLinear(
+            config.hidden_size, inner, ("gate_proj", "up_proj"), config.mlp_bias, config.activation
+        )
         self.down_proj = Linear(inner, config.hidden_size, config.mlp_bias)
 
     def forward(self, hidden: Tensor, residual: Tensor) -> Tensor:
-        gate, up = self.gate_up.split(self.gate_up(hidden))
-        return self.down_proj.plus(self.activation(gate) * up, residual)
+        return self.down_proj.plus(self.gate_up(hidden), residual)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from serbench_engine.attention.base import Attend
 from serbench_engine.layers.embedding import Embedding
-from serbench_engine.layers.linear import Linear, StackedLinear
+from serbench_engine.layers.linear import ActivatedLinear, Linear, StackedLinear
 from serbench_engine.layers.module import Module
 from serbench_engine.layers.norm import LayerNorm
 from serbench_engine.models.base import module_places
@@ -80,7 +80,7 @@ class OPTLayer(Module):
         self.norm_before = config.norm_before
         self.self_attn = OPTAttention(config, index)
         self.self_attn_layer_norm = LayerNorm(hidden)
-        self.fc1 = Linear(hidden, inner, config.enable_bias, config.activation)
+        self.fc1 = ActivatedLinear(hidden, inner, config.enable_bias, config.activation)
         self.fc2 = Linear(inner, hidden, config.enable_bias)
         self.final_layer_norm = LayerNorm(hidden)
 

@@ -13,28 +13,13 @@
 #include <new>
 #include <vector>
 
-#include "tiles.h"
+#include "dtype.h"
 
 namespace serbench {
 namespace {
 
-#if DTYPE == 0
-using T = float;
-using Kind = Single;
-#elif DTYPE == 1
-using T = BFloat16;
-#if defined(SERBENCH_AVX512_BF16)
-using Kind = Pairs;
-#else
-using Kind = Single;
-#endif
-#else
-using T = Float16;
-using Kind = Single;
-#endif
-
-constexpr int DIM = HEAD_DIM, LINES_DIM = round_up(DIM, WIDTH);                   // of values, in whole lines
-constexpr int PER_WORD = Kind::PER_WORD, WORDS = round_up(DIM, WIDTH * PER_WORD) / PER_WORD;  // of keys, likewise
+constexpr int DIM = HEAD_DIM, LINES_DIM = round_up(DIM, WIDTH);           // of values, in whole lines
+constexpr int WORDS = round_up(DIM, WIDTH * PER_WORD) / PER_WORD;         // of keys, likewise
 constexpr int KEYS = 64;            // of one tile
 constexpr int VECTORS = 32;         // query vectors of one tile: queries × heads that share a key head
 constexpr int FEW = 6;              // so few query vectors are not worth packing keys and values for

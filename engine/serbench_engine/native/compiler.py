@@ -9,9 +9,9 @@ import platform
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from serbench_engine.errors import EngineError, ModelError
 from serbench_engine.weights.cache import made_once
@@ -25,13 +25,15 @@ SWITCH: Final = "SERBENCH_NATIVE"
 
 _LIBRARY: Final = "kernels.so"
 
+Source = Literal["attention.cpp", "product.cpp", "rows.cpp"]
+
 
 class NativeError(EngineError):
     """Why the kernels can't be used here; everything is computed without them, slower."""
 
 
-def compiled_library(macros: Mapping[str, int], target: str | None = None) -> Path:
-    """The shared library for these macros, and for this CPU unless ``target`` is a flag that names another.
+def compiled_library(sources: Sequence[Source], macros: Mapping[str, int], target: str | None = None) -> Path:
+    """The shared library of these sources and macros, for this CPU unless ``target`` is a flag that names another.
 
     The first call on a machine compiles it, which takes a few seconds; others meanwhile wait.
 
@@ -42,8 +44,8 @@ def compiled_library(macros: Mapping[str, int], target: str | None = None) -> Pa
         raise NativeError(f"{SWITCH}=0 turns them off")
     compiler = _compiler()
     defines = [f"-D{name}={value}" for name, value in macros.items()]
-    sources = map(str, sorted(SOURCES.glob("*.cpp")))
-    arguments = [*FLAGS, target or _for_this_cpu(), *defines, *sources, *_threads_of_torch()]
+    paths = [str(SOURCES / source) for source in sources]
+    arguments = [*FLAGS, target or _for_this_cpu(), *defines, *paths, *_threads_of_torch()]
 
     def fill(folder: Path) -> None:
         _compile([str(compiler), *arguments, "-o", str(folder / _LIBRARY)])

@@ -178,4 +178,10 @@ INLINE Floats exp2(Floats x) {
     return x < -126.0f ? all(0.0f) : (x == x ? power : x);
 }
 
+// x / (1 + e^-x).
+INLINE Floats silu(Floats x) {
+    const Floats exponent = x * -1.4426950408889634f;
+    return x / (exp2(exponent > 126.0f ? all(126.0f) : exponent) + 1.0f);
+}
+
 }  // namespace serbench

@@ -21,6 +21,7 @@ from serbench_engine.models.config import ModelConfig
 from serbench_engine.models.loading import fill_dummy, load_weights, pack_weights
 from serbench_engine.models.memory import available_bytes, check_fits
 from serbench_engine.models.registry import build_model
+from serbench_engine.runner.allocator import keep_freed_memory
 from serbench_engine.runner.inputs import InputPreparer, StepInputs
 from serbench_engine.sampling.sampler import Sampler
 from serbench_engine.weights.reader import iterate_weights
@@ -71,6 +72,7 @@ class TorchRunner:
             attention_shape(config), CacheShape(spec.num_blocks, spec.block_size, dtype, spec.device)
         )
         self.model = _loaded_model(spec, config, dtype)
+        keep_freed_memory()  # from here on: what loading took goes back to the system
         self._sampler = Sampler(config.vocab_size)
         self._preparer = InputPreparer()
 

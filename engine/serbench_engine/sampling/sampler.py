@@ -11,6 +11,7 @@ import torch
 
 from serbench_codecs.plan import FAILED_ROW, SAMPLING_DTYPE, Int32Array, Int64Array, Logprobs, SamplingArray
 from serbench_codecs.table import RequestTable
+from serbench_engine.layers.rows import kernels_for
 from serbench_engine.sampling.adjust import forbid_early_stop, penalize
 from serbench_engine.sampling.draw import DrawParameters, draw
 from serbench_engine.sampling.logprobs import gather_logprobs
@@ -109,7 +110,13 @@ def _choose(scores: torch.Tensor, table: RequestTable, rows: Int32Array) -> Int3
 
 
 def _likeliest(scores: torch.Tensor) -> Int32Array:
-    """The first id of the highest score in each row, int32[n]; FAILED_ROW where that score is not finite."""
-    best = scores.max(dim=-1)  # a NaN anywhere in the row comes out as the highest
-    token_ids = torch.where(best.values.isfinite(), best.indices, FAILED_ROW)
-    return token_ids.to(torch.int32).cpu().numpy()
+    """The first id of the highest score in each row, int32[n]; FAILED_ROW where that is not finite, or any is NaN."""
+    kernels = kernels_for(scores)
+    if kernels is None:
+        best = scores.max(dim=-1)  # a NaN anywhere in the row comes out as the highest
+        chosen = torch.where(best.values.isfinite(), best.indices, FAILED_ROW)
+        return chosen.to(torch.int32).cpu().numpy()
+    scores = scores.contiguous()
+    token_ids = np.empty(len(scores), np.int32)
+    kernels.likeliest(scores.data_ptr(), *scores.shape, token_ids.ctypes.data, torch.get_num_threads())
+    return token_ids

@@ -12,7 +12,7 @@ import torch
 from serbench_codecs.plan import NO_ADMISSIONS, NO_ROWS, NO_WRITES, StepPlan
 from serbench_engine.attention.native import NativeAttention
 from serbench_engine.native.compiler import NativeError
-from serbench_engine.native.library import Kernels, load_kernels, native_status
+from serbench_engine.native.library import AttentionKernels, native_status
 from serbench_engine.runner.inputs import InputPreparer
 from tests.engine.attention.test_backends import Case, Paged
 
@@ -31,7 +31,7 @@ LONG = Case(
 
 
 def run(
-    case: Case, dtype: torch.dtype, kernels: Kernels | None = None
+    case: Case, dtype: torch.dtype, kernels: AttentionKernels | None = None
 ) -> tuple[Paged, dict[tuple[int, int], torch.Tensor]]:
     """The second of two steps: (tokens before, tokens now) of each row."""
     paged = Paged(case, NativeAttention(case.shape, case.cache(dtype), kernels), dtype)
@@ -40,7 +40,7 @@ def run(
     return paged, paged.run(now)
 
 
-def assert_right(case: Case, dtype: torch.dtype, kernels: Kernels | None = None) -> None:
+def assert_right(case: Case, dtype: torch.dtype, kernels: AttentionKernels | None = None) -> None:
     tolerance = {torch.float32: 1e-5, torch.bfloat16: 0.02, torch.float16: 0.003}[dtype]
     paged, outputs = run(case, dtype, kernels)
     for (layer, row), out in outputs.items():
@@ -80,7 +80,7 @@ def test_other_instruction_sets(target: str, dtype: torch.dtype) -> None:
     if target.endswith("v4") and not torch.backends.cpu.get_cpu_capability().startswith("AVX512"):
         pytest.skip("no AVX-512 here")
     try:
-        kernels = load_kernels(str(dtype).removeprefix("torch."), 40, target)
+        kernels = AttentionKernels(str(dtype).removeprefix("torch."), 40, target)
     except NativeError as error:  # an old compiler, which does not know the names
         pytest.skip(str(error))
     assert_right(Case(LONG.rows, 2, 2, 40, (0, 600), 16, seed=3), dtype, kernels)

@@ -17,7 +17,7 @@ from serbench_engine.attention.native import NativeAttention
 from serbench_engine.attention.registry import make_attention
 from serbench_engine.native import compiler
 from serbench_engine.native.compiler import SWITCH, NativeError, compiled_library
-from serbench_engine.native.library import native_kernels, native_status
+from serbench_engine.native.library import attention_kernels, native_status
 
 SHAPE = AttentionShape(2, 1, 8, (0,))
 CACHE = CacheShape(4, 4, torch.bfloat16, "cpu")
@@ -30,9 +30,9 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An empty cache, and no memory of what was loaded before or will be after."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv(SWITCH, raising=False)
-    native_kernels.cache_clear()
+    attention_kernels.cache_clear()
     yield
-    native_kernels.cache_clear()
+    attention_kernels.cache_clear()
 
 
 def use(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -62,7 +62,7 @@ def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.Mon
     assert isinstance(make_attention(SHAPE, CACHE), CpuAttention)
     use("exit 3", tmp_path, monkeypatch)
     with pytest.raises(NativeError, match="failed: it said nothing"):
-        compiled_library({})
+        compiled_library(["rows.cpp"], {})
 
 
 def test_a_compiler_that_hangs_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +70,7 @@ def test_a_compiler_that_hangs_is_ended_with_its_children(tmp_path: Path, monkey
     monkeypatch.setattr(compiler, "TIMEOUT_S", 0.5)
     begun = time.monotonic()
     with pytest.raises(NativeError, match=r"fake-c\+\+ did not finish within 0.5 s"):
-        compiled_library({})
+        compiled_library(["rows.cpp"], {})
     assert time.monotonic() - begun < 30
     child = int((tmp_path / "child").read_text())
     assert not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text()
@@ -112,7 +112,7 @@ def test_many_processes_compile_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @needs_compiler
 def test_each_shape_and_target_has_its_own_library() -> None:
-    paths = {compiled_library({"DTYPE": 1, "HEAD_DIM": n}, target) for n, target in [(8, None), (8, "-O1"), (9, "-O1")]}
+    paths = {compiled_library(["rows.cpp"], {"DTYPE": n}, target) for n, target in [(0, None), (0, "-O1"), (1, "-O1")]}
     assert len(paths) == 3
 
 

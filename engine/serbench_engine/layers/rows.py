@@ -1,0 +1,77 @@
+"""What layers do to each row by itself, by kernels in C++ where there are some, else by torch. It does not know models.
+
+bfloat16 is computed in float32 and rounded once, either way.
+"""
+
+from typing import Final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from serbench_engine.layers.activation import Activation
+from serbench_engine.native.library import LayerKernels, layer_kernels
+
+NAMES: Final = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
+
+
+def kernels_for(x: Tensor) -> LayerKernels | None:
+    """The kernels that can work on ``x``."""
+    if x.device.type != "cpu" or x.dtype not in NAMES:
+        return None
+    kernels = layer_kernels(NAMES[x.dtype])
+    return None if isinstance(kernels, str) else kernels
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """Root mean square 1 over the last dimension of [tokens, size] or [tokens, heads, size], then scaled."""
+    kernels = kernels_for(x)
+    if kernels is None:
+        return F.rms_norm(x, weight.shape, weight, eps)
+    size = x.shape[-1]
+    if x.stride(-1) != 1 or (x.dim() == 3 and x.stride(1) != size):
+        x = x.contiguous()
+    out = x.new_empty(x.shape)
+    inner = x.shape[1] if x.dim() == 3 else 1
+    kernels.rms_norm(
+        x.data_ptr(), len(x), x.stride(0), inner, size, weight.data_ptr(), eps, out.data_ptr(), torch.get_num_threads()
+    )
+    return out
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    """Mean 0 and variance 1 over the last dimension of [tokens, size], then scaled and shifted."""
+    kernels = kernels_for(x)
+    if kernels is None:
+        return F.layer_norm(x, weight.shape, weight, bias, eps)
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    parameters = weight.data_ptr(), bias.data_ptr()
+    kernels.layer_norm(x.data_ptr(), *x.shape, *parameters, eps, out.data_ptr(), torch.get_num_threads())
+    return out
+
+
+def gate(x: Tensor, activation: Activation) -> Tensor:
+    """``activation(first half) · second half`` of the last dimension: [tokens, 2 · size] → [tokens, size]."""
+    kernels = kernels_for(x) if activation is F.silu else None
+    if kernels is None:
+        first, second = x.chunk(2, dim=-1)
+        return activation(first) * second
+    x = x.contiguous()
+    out = x.new_empty((len(x), x.shape[1] // 2))
+    kernels.gate(x.data_ptr(), *out.shape, out.data_ptr(), torch.get_num_threads())
+    return out
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn ``x`` [tokens, heads, head_dim] by its positions' angles [tokens, 1, head_dim], in place where that works.
+
+    Dimension i pairs with i + head_dim / 2.
+    """
+    kernels = kernels_for(x)
+    if kernels is None or x.stride(2) != 1 or x.stride(1) != x.shape[2]:
+        first, second = x.chunk(2, dim=-1)
+        return x * cos + torch.cat((-second, first), dim=-1) * sin
+    angles = cos.data_ptr(), sin.data_ptr()
+    kernels.rotate(x.data_ptr(), len(x), x.stride(0), x.shape[1], x.shape[2], *angles, torch.get_num_threads())
+    return x
