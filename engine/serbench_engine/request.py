@@ -58,7 +58,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
             ("min_tokens", self.min_tokens >= 0, "at least 0"),
             ("logprobs", self.logprobs is None or 0 <= self.logprobs <= 100, "between 0 and 100"),
             ("seed", self.seed is None or 0 <= self.seed < 1 << 64, "between 0 and 2^64 - 1"),
-            ("stop", all(self.stop), "strings that are not empty"),
+            ("stop", all(type(one) is str and one for one in self.stop), "strings that are not empty"),
         ):
             if not ok:
                 raise RequestError(f"{name} is {getattr(self, name)!r}; it must be {wanted}")

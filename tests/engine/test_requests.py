@@ -1,11 +1,13 @@
 """What is refused, and how: sampling parameters, prompts, ids, lengths."""
 
+import numpy as np
 import pytest
 
 from serbench_engine.config import EngineOptions, plan_memory
 from serbench_engine.engine import Engine
 from serbench_engine.errors import ConfigError, RequestError
 from serbench_engine.request import SamplingParams
+from serbench_engine.tracked import sampling_record
 from tests.engine.serving import SIM, Workload, greedy, options, random_workload, serve, serve_sim, sim_executor
 
 
@@ -27,11 +29,19 @@ from tests.engine.serving import SIM, Workload, greedy, options, random_workload
         ("logprobs", -1),
         ("seed", -1),
         ("stop", ("",)),
+        ("stop", (b"x",)),
     ],
 )
 def test_sampling_parameters_out_of_range_are_refused_with_value_and_range(field: str, value: object) -> None:
     with pytest.raises(RequestError, match=rf"{field} is .*; it must be "):
         SamplingParams(**{field: value})  # type: ignore[arg-type]
+
+
+def test_parameters_that_float32_can_not_tell_from_zero_harm_nobody() -> None:
+    record = sampling_record(SamplingParams(temperature=1e300, top_p=1e-300, repetition_penalty=1e-300), seed=1)
+    assert float(record["top_p"][0]) > 0
+    assert float(record["repetition_penalty"][0]) > 0
+    assert np.isfinite(record["temperature"][0])
 
 
 def test_min_tokens_above_max_tokens_is_refused() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import huggingface_hub
+import huggingface_hub.constants
 import pytest
 from huggingface_hub.errors import RepositoryNotFoundError
 
