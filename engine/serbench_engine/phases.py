@@ -173,8 +173,8 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 def phases_of(scheduler: Int64Matrix, worker: Int64Matrix) -> tuple[dict[str, Float64Array], Int64Matrix, Int64Matrix]:
     """Split every step that both sides finished into phases, in µs; also the two logs' rows of those steps.
 
-    A receiver may be awake before the sender's call has returned: the span in between counts as transit, so that the
-    phases add up to the step.
+    A receiver may be awake before the sender's call has returned: then ``send`` (or ``reply``) ends where the receiver
+    wakes and the transit is 0, so that no time counts twice and the phases add up to the step.
     """
     scheduler, worker = _matched(scheduler, worker)
     s = {name: scheduler[:, i] for i, name in enumerate(SCHEDULER_FIELDS)}
