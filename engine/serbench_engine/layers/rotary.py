@@ -2,13 +2,16 @@
 
 import math
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from serbench_engine.errors import ModelError
 from serbench_engine.models.config import RopeConfig
+
+Angles: TypeAlias = tuple[Tensor, Tensor]
+"""Cosines and sines [tokens, 1, head_dim] of the angles by which each token's vectors are turned."""
 
 
 class Rotary(nn.Module):
@@ -25,8 +28,8 @@ class Rotary(nn.Module):
         self.register_buffer("frequencies", frequencies, persistent=False)
         self.frequencies: Tensor  # float32[head_dim / 2]
 
-    def angles(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Cosines and sines [tokens, 1, head_dim] of ``positions`` int[tokens], computed in float32."""
+    def angles(self, positions: Tensor, dtype: torch.dtype) -> Angles:
+        """Those of ``positions`` int[tokens], computed in float32."""
         angles = positions[:, None].float() * self.frequencies  # [tokens, head_dim / 2]
         angles = torch.cat((angles, angles), dim=-1)[:, None]  # [tokens, 1, head_dim]
         return (angles.cos() * self.scale).to(dtype), (angles.sin() * self.scale).to(dtype)

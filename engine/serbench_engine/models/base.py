@@ -1,7 +1,7 @@
 """What a model is to the runner, and where a checkpoint's tensors go in it. It knows no architecture.
 
-A model computes hidden states of a step's tokens, and logits only of those that sample. It holds no KV cache: attention
-is handed to it, as a function, with every step.
+A model computes hidden states of a step's tokens, in its last layer and its head only of those that sample. It holds no
+KV cache: attention is handed to it, as a function, with every step.
 """
 
 from typing import Protocol
@@ -16,8 +16,11 @@ from serbench_engine.models.config import ModelConfig
 class CausalLM(Protocol):
     """A model, as one of models/registry.py's classes makes it."""
 
-    def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        """Hidden states [t, hidden_size] of t tokens at int32[t] ``positions`` (from 0) of their requests."""
+    def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend, last: Tensor | None) -> Tensor:
+        """Hidden states [s, hidden_size] of those of t tokens that ``last`` int32[s] lists; None: all.
+
+        ``positions`` int32[t], from 0, are the tokens' in their requests. All tokens' keys and values are written.
+        """
         ...
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -40,6 +43,11 @@ def attention_shape(config: ModelConfig) -> AttentionShape:
         head_dim=config.head_dim,
         windows=config.sliding_windows or (0,) * config.num_layers,
     )
+
+
+def listed(last: Tensor | None, *states: Tensor) -> tuple[Tensor, ...]:
+    """The rows that ``last`` lists, all if it is None: what goes on in a model's last layer."""
+    return states if last is None else tuple(state.index_select(0, last) for state in states)
 
 
 def module_places(root: nn.Module, prefix: str) -> dict[str, Tensor]:

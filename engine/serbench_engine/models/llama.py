@@ -11,9 +11,9 @@ from serbench_engine.layers.embedding import Embedding
 from serbench_engine.layers.linear import GatedLinear, Linear, StackedLinear
 from serbench_engine.layers.module import Module
 from serbench_engine.layers.norm import RMSNorm
-from serbench_engine.layers.rotary import Rotary
+from serbench_engine.layers.rotary import Angles, Rotary
 from serbench_engine.layers.rows import rotate
-from serbench_engine.models.base import module_places
+from serbench_engine.models.base import listed, module_places
 from serbench_engine.models.config import ModelConfig
 
 
@@ -25,9 +25,9 @@ class Llama(Module):
         self.model = LlamaDecoder(config)
         self.lm_head = None if config.tie_word_embeddings else Linear(config.hidden_size, config.vocab_size, bias=False)
 
-    def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+    def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend, last: Tensor | None) -> Tensor:
         """See CausalLM.forward."""
-        return self.model(token_ids, positions, attend)
+        return self.model(token_ids, positions, attend, last)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """See CausalLM.logits."""
@@ -50,12 +50,14 @@ class LlamaDecoder(Module):
         self.layers = nn.ModuleList(LlamaLayer(config, i) for i in range(config.num_layers))
         self.norm = RMSNorm(config.hidden_size, config.norm_eps)
 
-    def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+    def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend, last: Tensor | None) -> Tensor:
         hidden = self.embed_tokens(token_ids)
         angles = self.rotary.angles(positions, hidden.dtype)
-        for layer in self.layers:
+        *layers, final = self.layers
+        for layer in layers:
             hidden = layer(hidden, angles, attend)
-        return hidden
+        kept: Tensor = final(hidden, angles, attend, last)
+        return kept
 
 
 class LlamaLayer(Module):
@@ -68,8 +70,8 @@ class LlamaLayer(Module):
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.norm_eps)
         self.mlp = LlamaMLP(config)
 
-    def forward(self, hidden: Tensor, angles: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
-        hidden = self.self_attn(self.input_layernorm(hidden), hidden, angles, attend)
+    def forward(self, hidden: Tensor, angles: Angles, attend: Attend, last: Tensor | None = None) -> Tensor:
+        hidden = self.self_attn(self.input_layernorm(hidden), hidden, angles, attend, last)
         return self.mlp(self.post_attention_layernorm(hidden), hidden)
 
 
@@ -88,12 +90,12 @@ class LlamaAttention(Module):
         self.k_norm = RMSNorm(config.head_dim, config.norm_eps) if config.qk_norm else None
         self.o_proj = Linear(queries, config.hidden_size, config.output_bias)
 
-    def forward(self, hidden: Tensor, residual: Tensor, angles: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
+    def forward(self, hidden: Tensor, residual: Tensor, angles: Angles, attend: Attend, last: Tensor | None) -> Tensor:
         query, key, value = (x.unflatten(-1, (-1, self.head_dim)) for x in self.qkv.split(self.qkv(hidden)))
         if self.q_norm and self.k_norm:
             query, key = self.q_norm(query), self.k_norm(key)
         query, key = rotate(query, *angles), rotate(key, *angles)
-        return self.o_proj.plus(attend(self.index, query, key, value), residual)
+        return self.o_proj.plus(*listed(last, attend(self.index, query, key, value), residual))
 
 
 class LlamaMLP(Module):

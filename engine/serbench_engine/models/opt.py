@@ -10,7 +10,7 @@ from serbench_engine.layers.embedding import Embedding
 from serbench_engine.layers.linear import ActivatedLinear, Linear, StackedLinear
 from serbench_engine.layers.module import Module
 from serbench_engine.layers.norm import LayerNorm
-from serbench_engine.models.base import module_places
+from serbench_engine.models.base import listed, module_places
 from serbench_engine.models.config import ModelConfig
 
 FIRST_POSITION = 2
@@ -27,9 +27,9 @@ class OPT(Module):
             None if config.tie_word_embeddings else Linear(config.word_embed_proj_dim, config.vocab_size, bias=False)
         )
 
-    def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+    def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend, last: Tensor | None) -> Tensor:
         """See CausalLM.forward."""
-        return self.decoder(token_ids, positions, attend)
+        return self.decoder(token_ids, positions, attend, last)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """See CausalLM.logits."""
@@ -55,14 +55,16 @@ class OPTDecoder(Module):
         self.final_layer_norm = LayerNorm(hidden) if config.final_norm else None
         self.project_out = Linear(hidden, narrow, bias=False) if narrow != hidden else None
 
-    def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+    def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend, last: Tensor | None) -> Tensor:
         hidden = self.embed_tokens(token_ids)
         if self.project_in:
             hidden = self.project_in(hidden)
         hidden = hidden + self.embed_positions(positions + FIRST_POSITION)
-        for layer in self.layers:
+        *layers, final = self.layers
+        for layer in layers:
             hidden = layer(hidden, attend)
-        return hidden
+        kept: Tensor = final(hidden, attend, last)
+        return kept
 
     def finish(self, hidden: Tensor) -> Tensor:
         """[s, hidden_size] → [s, word_embed_proj_dim]."""
@@ -84,11 +86,11 @@ class OPTLayer(Module):
         self.fc2 = Linear(inner, hidden, config.enable_bias)
         self.final_layer_norm = LayerNorm(hidden)
 
-    def forward(self, hidden: Tensor, attend: Attend) -> Tensor:
+    def forward(self, hidden: Tensor, attend: Attend, last: Tensor | None = None) -> Tensor:
         if self.norm_before:
-            hidden = self.self_attn(self.self_attn_layer_norm(hidden), hidden, attend)
+            hidden = self.self_attn(self.self_attn_layer_norm(hidden), hidden, attend, last)
             return self.fc2.plus(self.fc1(self.final_layer_norm(hidden)), hidden)
-        hidden = self.self_attn_layer_norm(self.self_attn(hidden, hidden, attend))
+        hidden = self.self_attn_layer_norm(self.self_attn(hidden, hidden, attend, last))
         return self.final_layer_norm(self.fc2.plus(self.fc1(hidden), hidden))
 
 
@@ -103,6 +105,6 @@ class OPTAttention(Module):
         self.qkv = StackedLinear(hidden, {"q_proj": hidden, "k_proj": hidden, "v_proj": hidden}, config.enable_bias)
         self.out_proj = Linear(hidden, hidden, config.enable_bias)
 
-    def forward(self, hidden: Tensor, residual: Tensor, attend: Attend) -> Tensor:
+    def forward(self, hidden: Tensor, residual: Tensor, attend: Attend, last: Tensor | None) -> Tensor:
         query, key, value = (x.unflatten(-1, self.heads) for x in self.qkv.split(self.qkv(hidden)))
-        return self.out_proj.plus(attend(self.index, query, key, value), residual)
+        return self.out_proj.plus(*listed(last, attend(self.index, query, key, value), residual))

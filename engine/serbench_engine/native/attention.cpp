@@ -53,7 +53,7 @@ struct Tile {
 
 // Pages are too far apart for the CPU to guess.
 INLINE void fetch(const T* from) {
-    UNROLLED for (int byte = 0; byte < DIM * int(sizeof(T)); byte += 64) __builtin_prefetch((const char*)from + byte);
+    UNROLLED for (int byte = 0; byte < DIM * int(sizeof(T)); byte += 64) __builtin_prefetch((const char*)from + byte, 0, 2);
 }
 
 // Lines of values that ask for those that come next, key by key.

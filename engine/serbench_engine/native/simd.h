@@ -160,22 +160,29 @@ INLINE float greatest(Floats v) {
     return most;
 }
 
-// 2^x for x ≤ 127 to 2 units in the last place; exactly 0 below 2^-126, NaN for NaN.
+// 2^x for x ≤ 127 to 2 units in the last place; 0 far below 2^-126, NaN for NaN.
 INLINE Floats exp2(Floats x) {
+#if defined(__AVX512F__)
+    const Floats whole = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#else
     const float shift = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer, which is then in the low bits
-    const Floats bounded = x < -127.0f ? all(-127.0f) : x;
-    const Floats shifted = bounded + shift;
-    const Floats f = bounded - (shifted - shift);  // -0.5 … 0.5
-    Floats p = all(1.525273380405984e-5f);         // ln(2)^k / k!, Taylor's series
-    p = p * f + 1.540353039338161e-4f;
+    const Floats shifted = (x < -127.0f ? all(-127.0f) : x) + shift;
+    const Floats whole = shifted - shift;
+#endif
+    const Floats f = x - whole;             // -0.5 … 0.5
+    Floats p = all(1.540353039338161e-4f);  // ln(2)^k / k!, Taylor's series
     p = p * f + 1.333355814642844e-3f;
     p = p * f + 9.618129107628477e-3f;
     p = p * f + 5.550410866482158e-2f;
     p = p * f + 2.402265069591007e-1f;
     p = p * f + 6.931471805599453e-1f;
     p = p * f + 1.0f;
+#if defined(__AVX512F__)
+    return _mm512_scalef_ps(p, whole);  // 0 for -infinity, though p is NaN then
+#else
     const Floats power = (Floats)((Ints)p + ((Ints)shifted << 23));  // the shift drops all of 1.5 · 2^23 but the integer
     return x < -126.0f ? all(0.0f) : (x == x ? power : x);
+#endif
 }
 
 // x / (1 + e^-x).

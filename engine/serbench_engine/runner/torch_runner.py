@@ -32,8 +32,8 @@ DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16"
 class TorchBatch(msgspec.Struct, frozen=True, eq=False):
     """One prepared step of t tokens, after which s rows sample.
 
-    ``token_ids``, ``positions`` int32[t]; ``last`` int32[s]: the last token of each row that samples. ``table`` is the
-    worker's own, which the sampler reads once the step has been counted.
+    ``token_ids``, ``positions`` int32[t]; ``last`` int32[s]: the last token of each row that samples, None where all
+    tokens do. ``table`` is the worker's own, which the sampler reads once the step has been counted.
     """
 
     step: int
@@ -42,7 +42,7 @@ class TorchBatch(msgspec.Struct, frozen=True, eq=False):
     table: RequestTable
     token_ids: Tensor
     positions: Tensor
-    last: Tensor
+    last: Tensor | None
     attend: Attend
 
     @property
@@ -95,15 +95,14 @@ class TorchRunner:
                 table=table,
                 token_ids=torch.from_numpy(inputs.token_ids).to(device),
                 positions=torch.from_numpy(inputs.positions).to(device),
-                last=torch.from_numpy(last).to(device),
+                last=None if len(last) == len(inputs.token_ids) else torch.from_numpy(last).to(device),
                 attend=self._attention.begin(inputs, table.block_table),
             )
 
     @torch.inference_mode()
     def forward(self, batch: TorchBatch) -> Tensor:
         """Logits [s, vocab_size] of the rows that sample, in batch order."""
-        hidden = self.model.forward(batch.token_ids, batch.positions, batch.attend)
-        return self.model.logits(hidden.index_select(0, batch.last))
+        return self.model.logits(self.model.forward(batch.token_ids, batch.positions, batch.attend, batch.last))
 
     @torch.inference_mode()
     def sample(self, output: Tensor, batch: TorchBatch) -> StepResult:
