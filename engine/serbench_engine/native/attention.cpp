@@ -1,9 +1,8 @@
 // Attention over pages of keys and values, read in place: softmax(q·k) v by tiles, with a running maximum and sum
 // (Milakov and Gimelshein 2018; Dao et al. 2022). It does not know models, nor which tokens are prompts.
 //
-// Compiled for one head_dim, HEAD_DIM, and one dtype, DTYPE (0: float32, 1: bfloat16, 2: float16): only with loops of
-// known length do compilers keep all that matters in registers. A task is some queries of one row; with each key head, the query heads that share it are worked on together. Which
-// tasks there are and what each computes depends on its row alone: neither threads nor batch mates change a bit of it.
+// Compiled for one head_dim, HEAD_DIM, and one dtype: only with loops of known length do compilers keep all that
+// matters in registers.
 #include "attention.h"
 
 #include <omp.h>
@@ -11,39 +10,18 @@
 #include <algorithm>
 #include <memory>
 #include <new>
-#include <vector>
 
 #include "dtype.h"
+#include "tasks.h"
 
 namespace serbench {
 namespace {
 
-constexpr int DIM = HEAD_DIM, LINES_DIM = round_up(DIM, WIDTH);           // of values, in whole lines
-constexpr int WORDS = round_up(DIM, WIDTH * PER_WORD) / PER_WORD;         // of keys, likewise
-constexpr int KEYS = 64;            // of one tile
-constexpr int VECTORS = 32;         // query vectors of one tile: queries × heads that share a key head
-constexpr int FEW = 6;              // so few query vectors are not worth packing keys and values for
-constexpr int HELD = 2 * VECTORS;   // query vectors that a thread works on at a time, over several key heads
-constexpr int SEGMENT = 8 * KEYS;   // so many keys of a row with few queries are one task
-constexpr int UNITS = 4;            // a thread, at least, where there is enough to do: so that threads end together
+constexpr int DIM = HEAD_DIM, LINES_DIM = round_up(DIM, WIDTH);    // of values, in whole lines
+constexpr int WORDS = round_up(DIM, WIDTH * PER_WORD) / PER_WORD;  // of keys, likewise
+constexpr int KEYS = 64;                                           // of one tile
 constexpr int64_t SMALL = 1 << 16;  // multiplications for which waking threads takes longer than doing them
 constexpr float LOG2_E = 1.4426950408889634f;
-
-struct Task {
-    int row, first, count;  // queries of the step's tokens first … first + count
-    int begin, end;         // keys by position
-    int part;               // its place among the parts of split rows; -1: it is whole
-    bool writes;            // no other task reads the keys that its queries come with: it writes them itself
-};
-
-// A task with some of the key heads: what one thread does at a time.
-struct Unit {
-    int task, head, heads;
-};
-
-struct Merge {
-    int first, count, part, parts;
-};
 
 // Where the keys of one tile are, as offsets into the layer's keys and values; past its end the last one repeats.
 struct Tile {
@@ -53,7 +31,9 @@ struct Tile {
 
 // Pages are too far apart for the CPU to guess.
 INLINE void fetch(const T* from) {
-    UNROLLED for (int byte = 0; byte < DIM * int(sizeof(T)); byte += 64) __builtin_prefetch((const char*)from + byte, 0, 2);
+    constexpr int TO_SECOND_LEVEL = 2;  // the first level's few outstanding misses would hold up other loads
+    UNROLLED for (int byte = 0; byte < DIM * int(sizeof(T)); byte += 64)
+        __builtin_prefetch((const char*)from + byte, 0, TO_SECOND_LEVEL);
 }
 
 // Lines of values that ask for those that come next, key by key.
@@ -102,22 +82,20 @@ class Attention {
   public:
     Attention(const Shape& shape, const Layer& layer, const Step& step, const Vectors& vectors)
         : shape_(shape), layer_(layer), step_(step), vectors_(vectors), group_(shape.heads / shape.kv_heads),
-          size_(group_), page_(int64_t(shape.block_size) * DIM) {
-        for (int row = 0; row < step.rows; ++row) cut(row);
-    }
+          size_(group_), page_(int64_t(shape.block_size) * DIM), tasks_(shape, layer, step, size_.vectors) {}
 
     void run(int threads) {
-        if (work_ * shape_.heads * DIM < SMALL) threads = 1;
-        const std::vector<Unit> units = share_out(threads);
-        const int64_t merges = int64_t(merges_.size()) * shape_.kv_heads;
-        float* memory = take(threads * size_.all() + parts_ * shape_.kv_heads * size_.vectors * Sizes::STATE);
+        if (tasks_.pairs * shape_.heads * DIM < SMALL) threads = 1;
+        const std::vector<Unit> units = tasks_.share_out(threads);
+        const int64_t merges = int64_t(tasks_.merges.size()) * shape_.kv_heads;
+        float* memory = take(threads * size_.all() + tasks_.parts * shape_.kv_heads * size_.vectors * Sizes::STATE);
         parts_memory_ = memory + threads * size_.all();
 #pragma omp parallel num_threads(threads)
         {
             const Scratch scratch(size_, memory + omp_get_thread_num() * size_.all());
-            if (!shared_.empty()) {
+            if (!tasks_.shared.empty()) {
 #pragma omp for schedule(static)
-                for (size_t i = 0; i < shared_.size(); ++i) write(shared_[i], 0, shape_.kv_heads);
+                for (size_t i = 0; i < tasks_.shared.size(); ++i) write(tasks_.shared[i], 0, shape_.kv_heads);
             }
 #pragma omp for schedule(dynamic) nowait
             for (size_t i = 0; i < units.size(); ++i) attend(units[i], scratch);
@@ -125,7 +103,7 @@ class Attention {
         if (merges) {
 #pragma omp parallel for num_threads(threads) schedule(static)
             for (int64_t i = 0; i < merges; ++i)
-                merge(merges_[i / shape_.kv_heads], int(i % shape_.kv_heads),
+                merge(tasks_.merges[i / shape_.kv_heads], int(i % shape_.kv_heads),
                       Scratch(size_, memory + omp_get_thread_num() * size_.all()));
         }
     }
@@ -144,57 +122,6 @@ class Attention {
         return kept.get();
     }
 
-    void cut(int row) {
-        const int begin = step_.query_starts[row], count = step_.query_starts[row + 1] - begin;
-        const int start = step_.seq_lens[row] - count, most = size_.vectors / group_;
-        for (int done = 0; done < count; done += most) {
-            const int now = std::min(most, count - done), end = start + done + now;
-            const int first = layer_.window ? std::max<int64_t>(0, start + done + 1 - layer_.window) : 0;
-            work_ += int64_t(end - first) * now;
-            if (count > most || end - first <= SEGMENT)
-                tasks_.push_back({row, begin + done, now, first, end, -1, now == count});
-            else
-                split(row, begin, count, first, end);
-        }
-        if (!tasks_.back().writes)
-            for (int token = begin; token < begin + count; ++token) shared_.push_back(token);
-    }
-
-    void split(int row, int first, int count, int begin, int end) {
-        const int parts = (end - begin + SEGMENT - 1) / SEGMENT;
-        merges_.push_back({first, count, int(parts_), parts});
-        for (int i = 0; i < parts; ++i) {
-            const int from = begin + i * SEGMENT;
-            tasks_.push_back({row, first, count, from, std::min(end, from + SEGMENT), int(parts_ + i), false});
-        }
-        parts_ += parts;
-    }
-
-    // Prompts head by head, so that their keys are still in the processor's cache for the next queries; then rows with
-    // few queries, longest first and with all heads together, because those of one page lie side by side.
-    std::vector<Unit> share_out(int threads) const {
-        std::vector<Unit> units;
-        std::vector<int> few;
-        for (size_t begin = 0, end; begin < tasks_.size(); begin = end) {
-            for (end = begin + 1; end < tasks_.size() && tasks_[end].row == tasks_[begin].row;) ++end;
-            if (tasks_[begin].count * group_ <= FEW && (end == begin + 1 || tasks_[begin].part >= 0)) {
-                for (size_t i = begin; i < end; ++i) few.push_back(int(i));
-            } else {
-                for (int head = 0; head < shape_.kv_heads; ++head)
-                    for (size_t i = end; i-- > begin;) units.push_back({int(i), head, 1});
-            }
-        }
-        const auto keys = [this](int task) { return tasks_[task].end - tasks_[task].begin; };
-        std::stable_sort(few.begin(), few.end(), [&](int a, int b) { return keys(a) > keys(b); });
-        const int fair = int(std::max<int64_t>(1, int64_t(few.size()) * shape_.kv_heads / (UNITS * threads)));
-        for (const int task : few) {
-            const int heads = std::clamp(HELD / (tasks_[task].count * group_), 1, std::min(fair, shape_.kv_heads));
-            for (int head = 0; head < shape_.kv_heads; head += heads)
-                units.push_back({task, head, std::min(heads, shape_.kv_heads - head)});
-        }
-        return units;
-    }
-
     void write(int64_t token, int head, int heads) const {
         const int64_t block = step_.slots[token] / shape_.block_size, place = step_.slots[token] % shape_.block_size;
         for (int h = head; h < head + heads; ++h) {
@@ -208,7 +135,7 @@ class Attention {
     }
 
     void attend(const Unit& unit, const Scratch& scratch) const {
-        const Task& task = tasks_[unit.task];
+        const Task& task = tasks_.all[unit.task];
         if (task.writes)
             for (int i = 0; i < task.count; ++i) write(task.first + i, unit.head, unit.heads);
         for (int h = 0; h < unit.heads; ++h) {
@@ -278,7 +205,8 @@ class Attention {
     }
 
     // All heads of WIDTH keys, then of the next: in the order in which they lie in memory.
-    void see_in_place(const Task& task, const Unit& unit, const Tile& tile, const Tile& next, const Scratch& scratch) const {
+    void see_in_place(const Task& task, const Unit& unit, const Tile& tile, const Tile& next,
+                      const Scratch& scratch) const {
         const int vectors = task.count * group_, columns = round_up(tile.count, WIDTH);
         const T* keys = (const T*)layer_.keys + unit.head * page_;
         const T* values = (const T*)layer_.values + unit.head * page_;
@@ -355,7 +283,9 @@ class Attention {
         return sum_each(sums);
     }
 
-    static INLINE Floats line(const T* from, int word) { return Kind::line(from + word * PER_WORD, DIM - word * PER_WORD); }
+    static INLINE Floats line(const T* from, int word) {
+        return Kind::line(from + word * PER_WORD, DIM - word * PER_WORD);
+    }
 
 #if defined(SERBENCH_AVX512)
     // WIDTH keys become WIDTH columns.
@@ -369,7 +299,8 @@ class Attention {
 #endif
 
     // From scores to weights 2^(score - the most so far); what was summed before is put on the same footing.
-    void weigh(const Task& task, const Tile& tile, int columns, const State& state, const Scratch& scratch, int at) const {
+    void weigh(const Task& task, const Tile& tile, int columns, const State& state, const Scratch& scratch,
+               int at) const {
         for (int v = 0; v < task.count * group_; ++v)
             weigh(task, v, tile, columns, state, scratch.scores + (at + v) * KEYS, scratch.weights + (at + v) * KEYS);
     }
@@ -442,10 +373,7 @@ class Attention {
     const int group_;
     const Sizes size_;
     const int64_t page_;  // numbers in one head's part of a block
-    std::vector<Task> tasks_;
-    std::vector<Merge> merges_;
-    std::vector<int> shared_;  // tokens whose keys several tasks read: written before all tasks
-    int64_t parts_ = 0, work_ = 0;
+    const Tasks tasks_;
     float* parts_memory_ = nullptr;
 };
 

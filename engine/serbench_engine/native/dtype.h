@@ -1,4 +1,4 @@
-// The type of number that a library is compiled for, DTYPE (0: float32, 1: bfloat16, 2: float16), and how it multiplies.
+// The type of number that a library is compiled for, DTYPE (0: float32, 1: bfloat16, 2: float16). It knows no kernel.
 #pragma once
 
 #include "tiles.h"

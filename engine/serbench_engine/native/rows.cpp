@@ -1,5 +1,5 @@
-// What layers do to each row of numbers by itself: norms, gates, rotations, and the likeliest of a row's scores. It does
-// not know models.
+// What layers do to each row of numbers by itself: norms, gates, rotations, and the likeliest of a row's scores. It
+// does not know models.
 #include <omp.h>
 
 #include <algorithm>

@@ -180,7 +180,7 @@ INLINE Floats exp2(Floats x) {
 #if defined(__AVX512F__)
     return _mm512_scalef_ps(p, whole);  // 0 for -infinity, though p is NaN then
 #else
-    const Floats power = (Floats)((Ints)p + ((Ints)shifted << 23));  // the shift drops all of 1.5 · 2^23 but the integer
+    const Floats power = (Floats)((Ints)p + ((Ints)shifted << 23));  // which drops all of 1.5 · 2^23
     return x < -126.0f ? all(0.0f) : (x == x ? power : x);
 #endif
 }

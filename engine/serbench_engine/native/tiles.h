@@ -37,7 +37,9 @@ struct Single {
 struct Pairs {
     static constexpr int PER_WORD = 2;
 
-    static INLINE Floats multiply_add(Floats sum, Floats a, Floats b) { return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b); }
+    static INLINE Floats multiply_add(Floats sum, Floats a, Floats b) {
+        return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
+    }
 
     static INLINE Floats broadcast(const float* word) {
         int32_t bits;
