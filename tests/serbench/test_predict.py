@@ -1,9 +1,8 @@
 """Tests what is predicted from host times: arithmetic on made-up ones, and the simulated engine.
 
-They assert no times, but ratios of two that were taken side by side.
+That the engine does what is predicted is measured by `benchmarks/predict_check.py`: a busy machine could fail it here.
 """
 
-import math
 from pathlib import Path
 
 import msgspec
@@ -134,17 +133,6 @@ def test_runs_that_can_t_be_compared_are_refused(runs: list[Run]) -> None:
 
 
 # --- against the engine ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.matrix  # it compares times, so a busy machine can fail it: not for CI
-@pytest.mark.parametrize(("codec", "batch", "step_ms"), [("pickle", 32, 2), ("columnar", 8, 2), ("columnar", 128, 5)])
-def test_the_simulated_engine_does_what_is_predicted(codec: str, batch: int, step_ms: float) -> None:
-    """Medians of interleaved pairs; a machine that is disturbed for longer gets another chance, and another."""
-    base = Experiment(model="sim", codec=codec, executor="inproc", repeats=5)
-    ratios: list[float] = []
-    while len(ratios) < 3 and (not ratios or abs(math.log(ratios[-1])) > MOST_WRONG):
-        ratios.append(check(base, batch, 128, step_ms, steps=16).ratio)
-    assert abs(math.log(ratios[-1])) <= MOST_WRONG, ratios
 
 
 def test_the_check_sees_a_host_time_that_is_left_out() -> None:
