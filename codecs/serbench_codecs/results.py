@@ -13,6 +13,7 @@ import numpy as np
 
 from serbench_codecs.decoding import BAD_BYTES, int32, malformed
 from serbench_codecs.errors import MalformedPayloadError
+from serbench_codecs.extent import extent
 from serbench_codecs.pickled import cloudpickle_dumps, pickle_dumps
 from serbench_codecs.plan import FAILED_ROW, Int32Array, Logprobs, StepResult
 from serbench_codecs.table import TableLimits
@@ -251,8 +252,10 @@ def _checked(name: str, result: StepResult, limits: TableLimits) -> StepResult:
     ids, logprobs = result.token_ids, result.logprobs
     if len(ids) > limits.max_num_seqs:
         raise MalformedPayloadError(f"{name}: {len(ids)} ids, where at most {limits.max_num_seqs} rows run")
-    if len(ids) and not FAILED_ROW <= int(ids.min()) <= int(ids.max()) < limits.vocab_size:
-        raise MalformedPayloadError(f"{name}: an id outside 0 … {limits.vocab_size - 1} that is not {FAILED_ROW}")
+    if len(ids):
+        least, most = extent(ids)
+        if least < FAILED_ROW or most >= limits.vocab_size:
+            raise MalformedPayloadError(f"{name}: an id outside 0 … {limits.vocab_size - 1} that is not {FAILED_ROW}")
     if logprobs is None:
         return result
     num_entries = len(logprobs.token_ids)

@@ -4,20 +4,17 @@ It does not know how plans travel, nor what the model makes of the columns. Appl
 """
 
 import hashlib
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from serbench_codecs.errors import PlanError
+from serbench_codecs.extent import FEW, extent
 from serbench_codecs.plan import NO_ROWS, SAMPLING_DTYPE, Admissions, Int32Array, StepPlan, Writes
 
 IndexArray: TypeAlias = npt.NDArray[np.intp]
-
-
-FEW: Final = 24
-"""Up to so many numbers Python looks at them one by one in less time than numpy needs to begin."""
 
 
 class TableLimits(msgspec.Struct, frozen=True):
@@ -37,6 +34,11 @@ class TableLimits(msgspec.Struct, frozen=True):
     def max_blocks(self) -> int:
         """Blocks that the longest request holds."""
         return -(-self.max_model_len // self.block_size)
+
+    @property
+    def row_bytes(self) -> int:
+        """What a row takes in a table: its token and block ids (int32 each) and its entry in every other column."""
+        return 4 * (self.max_model_len + self.max_blocks) + 8 + 4 * 4 + SAMPLING_DTYPE.itemsize + 2 * 8
 
 
 class RequestTable:
@@ -121,15 +123,11 @@ class RequestTable:
 
     def write_blocks(self, writes: Writes) -> None:
         """Positional writes into ``block_table``; ``num_blocks`` grows to cover them."""
-        _write(self.block_table, writes)
-        ends = writes.starts + writes.counts
-        self.num_blocks[writes.rows] = np.maximum(self.num_blocks[writes.rows], ends)
+        _write(self.block_table, self.num_blocks, writes)
 
     def write_tokens(self, writes: Writes) -> None:
         """Positional writes into ``token_ids``; ``num_tokens`` grows to cover them."""
-        _write(self.token_ids, writes)
-        ends = writes.starts + writes.counts
-        self.num_tokens[writes.rows] = np.maximum(self.num_tokens[writes.rows], ends)
+        _write(self.token_ids, self.num_tokens, writes)
 
     # --- checks -------------------------------------------------------------------------------------------------------
 
@@ -200,15 +198,12 @@ class RequestTable:
         n = len(writes.rows)
         if len(writes.starts) != n or len(writes.counts) != n:
             raise PlanError(f"{name}: rows, starts and counts differ in length")
+        if n <= FEW and _few_fit(writes, self.limits.max_num_seqs, width):
+            return
         _below(f"{name} rows", writes.rows, self.limits.max_num_seqs)
         _below(f"{name} starts", writes.starts, width)
         _below(f"{name} ends", writes.starts + writes.counts - 1, width)
-        if n <= FEW:
-            counts = writes.counts.tolist()
-            total, least = sum(counts), min(counts)
-        else:
-            total, least = int(writes.counts.sum()), int(writes.counts.min())
-        if total != len(writes.values) or least < 1:
+        if int(writes.counts.sum()) != len(writes.values) or int(writes.counts.min()) < 1:
             raise PlanError(f"{name}: values do not fit the counts")
 
     def _check_admissions(self, admitted: Admissions) -> None:
@@ -245,20 +240,30 @@ class RequestTable:
 
 def _below(what: str, values: Int32Array, limit: int) -> None:
     """Refuse values outside [0, limit)."""
-    if len(values) <= FEW:
-        for value in values.tolist():
-            if not 0 <= value < limit:
-                raise PlanError(f"{what}: {value} is outside 0 … {limit - 1}")
-    elif int(values.view(np.uint32).max()) >= limit:  # negative ones look huge as unsigned
-        bad = values[values.view(np.uint32) >= limit][0]
-        raise PlanError(f"{what}: {bad} is outside 0 … {limit - 1}")
+    if len(values):
+        least, most = extent(values)
+        if least < 0 or most >= limit:
+            raise PlanError(f"{what}: {least if least < 0 else most} is outside 0 … {limit - 1}")
 
 
-def _write(column: Int32Array, writes: Writes) -> None:
-    if len(writes.values) == len(writes.rows):  # one value a row: the steady step
-        column[writes.rows, writes.starts] = writes.values
-        return
-    rows = np.repeat(writes.rows, writes.counts)
-    first = np.repeat(np.cumsum(writes.counts) - writes.counts, writes.counts)
-    within = np.arange(len(writes.values), dtype=np.int32) - first
-    column[rows, np.repeat(writes.starts, writes.counts) + within] = writes.values
+def _few_fit(writes: Writes, num_rows: int, width: int) -> bool:
+    """Whether all writes lie within the rows and the width, and the values fit them."""
+    total = 0
+    for row, start, count in zip(writes.rows.tolist(), writes.starts.tolist(), writes.counts.tolist(), strict=True):
+        if not (0 <= row < num_rows and 0 <= start < start + count <= width):
+            return False
+        total += count
+    return total == len(writes.values)
+
+
+def _write(column: Int32Array, lengths: Int32Array, writes: Writes) -> None:
+    """Positional writes into ``column`` [rows, width]; ``lengths`` [rows] grow to cover them."""
+    counts, values = writes.counts, writes.values
+    rows, starts = writes.rows.astype(np.intp), writes.starts.astype(np.intp)  # as numpy indexes
+    if len(values) == len(rows):  # one value a row: the steady step
+        column[rows, starts] = values
+    else:
+        first = np.repeat(np.cumsum(counts) - counts, counts)
+        within = np.arange(len(values), dtype=np.int32) - first
+        column[np.repeat(rows, counts), np.repeat(starts, counts) + within] = values
+    lengths[rows] = np.maximum(lengths[rows], writes.starts + counts)

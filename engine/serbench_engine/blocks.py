@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from serbench_codecs.plan import Int32Array
+from serbench_codecs.plan import NO_ROWS, Int32Array
 
 
 def chain_hash(parent: bytes, token_ids: Int32Array) -> bytes:
@@ -31,6 +31,8 @@ class BlockPool:
 
     def allocate(self, count: int) -> Int32Array:
         """Take ``count`` of the free blocks, int32[count]; what they held can't be found any more."""
+        if not count:
+            return NO_ROWS
         blocks = [self._free.popitem(last=False)[0] for _ in range(count)]
         if self._hash_of:
             for block in blocks:

@@ -130,9 +130,9 @@ class Scheduler:
         """The next step, or None when nothing can run. The table is changed as the plan says, and not yet advanced."""
         steady = self._steady
         if steady is not None and not self._freed and not (self._waiting and self._free_rows):
-            short = steady.short_of_blocks()
-            if len(short) <= self._pool.num_free:
-                blocks = steady.grow(short, self._pool.allocate(len(short)))
+            due = steady.blocks_due
+            if len(due.rows) <= self._pool.num_free:
+                blocks = steady.grow(due, self._pool.allocate(len(due.rows)))
                 tokens = self._known_tokens()
                 plan = StepPlan(step, epoch, NO_ROWS, NO_ADMISSIONS, blocks, tokens, steady.rows, steady.counts)
                 return Scheduled(plan, steady.rows, steady.serials, len(steady.rows))

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from serbench_codecs.extent import extent
 from serbench_codecs.plan import FAILED_ROW, Int32Array, Logprobs
 from serbench_codecs.table import RequestTable
 from serbench_engine.request import FinishReason, Logprob
@@ -60,7 +61,7 @@ class StopRules:
     def nobody_stops(self, token_ids: Int32Array, now_ns: int) -> bool:
         """Whether it is plain from the ids alone that no row ends but by its length; rows past their first token."""
         self._now_ns = now_ns
-        if self._watched or int(token_ids.min()) == FAILED_ROW:
+        if self._watched or extent(token_ids)[0] == FAILED_ROW:
             return False
         return not self._num_heeding or not any((token_ids == eos).any() for eos in self._eos_token_ids)
 
