@@ -4,6 +4,7 @@ SerbenchError
 ├── ExperimentError       options that can't be, alone or together
 ├── DatasetError          a file of prompts that can't be read; names the file and, where there is one, the line
 ├── ResultsError          stored runs that can't be found, read, written or compared
+├── OutputError           standard output that can't be written
 └── FaultError            the engine broke a promise, so what was measured can't be right
     └── OutputsDifferError    the same batches gave different outputs
 """
@@ -23,6 +24,10 @@ class DatasetError(SerbenchError):
 
 class ResultsError(SerbenchError):
     """Stored runs that can't be found, read, written or compared."""
+
+
+class OutputError(SerbenchError):
+    """Standard output can't be written."""
 
 
 class FaultError(SerbenchError):

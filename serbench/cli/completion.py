@@ -22,7 +22,7 @@ def command(shell: str) -> None:
     """Print the script that completes commands, options, codecs, models and files when tab is pressed."""
     from click.shell_completion import get_completion_class
 
-    from serbench.cli.main import cli
+    from serbench.cli.commands import cli
 
     kind = get_completion_class(shell)
     assert kind is not None, "click knows all three"

@@ -1,177 +1,52 @@
-"""The command line's entry: which commands there are, and how errors end them. It does not know what commands do.
+"""The console script: signals and standard streams first, then everything else. It does not know any command.
 
-Errors are one clear line on stderr. Exit codes: 0 done; 1 a run failed, its outputs can't be right, or whoever read
-the output went away; 2 bad input; 130 interrupted.
+Little is imported before signals are handled, so that an early Ctrl-C shows no traceback of an import.
 """
 
-import difflib
-import io
 import os
+import signal
 import sys
-import textwrap
-from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib import import_module
-from typing import Any, Final
-
-import click
-
-from serbench.errors import FaultError, SerbenchError
-from serbench_engine.errors import ConfigError, EngineError, RequestError, WorkerError
-from serbench_engine.threads import set_thread_environment
-
-COMMANDS: Final[dict[str, str]] = {
-    "run": "serbench.cli.run",
-    "compare": "serbench.cli.compare",
-    "sweep": "serbench.cli.sweep",
-    "check": "serbench.cli.check",
-    "report": "serbench.cli.write_report",
-    "trace": "serbench.cli.show_trace",
-    "hostpath": "serbench.cli.hostpath",
-    "predict": "serbench.cli.predict",
-    "record": "serbench.cli.record",
-    "replay": "serbench.cli.replay",
-    "workload": "serbench.cli.workload",
-    "codecs": "serbench.cli.list_codecs",
-    "models": "serbench.cli.list_models",
-    "doctor": "serbench.cli.doctor",
-    "completion": "serbench.cli.completion",
-}
-"""Each command's module, which holds it under the name ``command``."""
-
-SUMMARIES: Final[dict[str, str]] = {
-    "run": "Measure one experiment.",
-    "compare": "Tell codecs apart.",
-    "sweep": "Measure a grid; resumes where it was.",
-    "check": "Fail where something got worse: for CI.",
-    "report": "Stored runs as HTML and Markdown with plots.",
-    "trace": "Show a run's steps in Perfetto.",
-    "hostpath": "Measure steps without the model.",
-    "predict": "Throughput at a model's speed.",
-    "record": "Keep the plans of a run.",
-    "replay": "Send recorded plans again.",
-    "workload": "Say what a file of requests holds.",
-    "codecs": "List the codecs, or check one.",
-    "models": "List the models.",
-    "doctor": "Look at the machine.",
-    "completion": "Print a shell's completion script.",
-}
-"""What the list of commands says of each, so that showing it imports none of them; a test holds them to it."""
-
-FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+from types import FrameType
+from typing import NoReturn
 
 
-class Commands(click.Group):
-    """Commands that are imported when they are used, and errors told in one line."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of the table."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command's module."""
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = import_module(COMMANDS[cmd_name]).command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list without importing what is in it."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, SUMMARIES.get(name, "")) for name in COMMANDS])
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Offer the nearest name for a command that there isn't."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COMMANDS)}"
-            raise click.UsageError(f"no command {args[0]!r}; {hint}", ctx)
-        return super().resolve_command(ctx, args)
-
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        **extra: Any,
-    ) -> Any:
-        """Run, and end the process with the exit code, as click does, but tell errors in our way."""
-
-        def run() -> Any:
-            return super(Commands, self).main(args, prog_name, complete_var, standalone_mode=False, **extra)
-
-        if not standalone_mode:
-            return run()
-        sys.exit(_guarded(run))
-
-
-def _guarded(run: Callable[[], Any]) -> int:
-    """The exit code of ``run``; what it raised is told."""
-    try:
-        result = run()
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _forget_stdout()
-        return FAILED
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("serbench: interrupted", err=True)
-        return INTERRUPTED
-    except (click.ClickException, SerbenchError, EngineError) as error:
-        _tell(error)
-        return exit_code(error)
-    return result if isinstance(result, int) else 0
-
-
-def exit_code(error: Exception) -> int:
-    """2 for what the user can put right in the command, 1 for what went wrong while it ran."""
-    if isinstance(error, click.ClickException):
-        return error.exit_code
-    if isinstance(error, (ConfigError, RequestError)):
-        return BAD_INPUT
-    if isinstance(error, (EngineError, FaultError)):
-        return FAILED
-    return BAD_INPUT
-
-
-def _tell(error: Exception) -> None:
-    """One line; below it, indented, the traceback of a worker that raised."""
-    if isinstance(error, WorkerError):
-        line, below = f"worker {error.rank}: {error.reason}", error.traceback_text
-    elif isinstance(error, click.ClickException):
-        line, below = error.format_message(), ""
-    else:
-        line, below = str(error), ""
-    click.echo(f"serbench: {' '.join(line.split())}", err=True)
-    if below:
-        click.echo(textwrap.indent(below.rstrip(), "    "), err=True)
-
-
-def _forget_stdout() -> None:
-    """Nobody reads it any more: what is still buffered must not raise again when Python ends."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-@click.group(
-    cls=Commands,
-    invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100},
-)
-@click.version_option(package_name="serbench")
-@click.pass_context
-def cli(ctx: click.Context) -> None:
-    """Measure what the scheduler-to-worker path of an LLM inference engine costs, codec by codec."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: it ends what Ctrl-C ends, in the same way, with an exit code of its own."""
 
 
 def main() -> None:
-    """The console script."""
-    set_thread_environment()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal or pipe that knows no µ gets a ?, not a traceback
+    """Run the command line; it ends the process."""
+    _on_ending_signals(_end_at_once)
+    _find_modules_here()
+    from serbench.cli.commands import cli
+    from serbench.cli.streams import prepare_streams
+
+    prepare_streams()
+    _on_ending_signals(_raise)
     cli()
+
+
+def _on_ending_signals(handler: "signal._HANDLER") -> None:
+    """Handle SIGINT and SIGTERM, but for those that whoever started the process wants ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+def _end_at_once(number: int, frame: FrameType | None) -> NoReturn:
+    """Nothing has begun yet: there is nothing to keep or close."""
+    with suppress(OSError):
+        os.write(2, b"serbench: interrupted\n" if number == signal.SIGINT else b"serbench: terminated\n")
+    os._exit(128 + number)
+
+
+def _raise(number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt if number == signal.SIGINT else Terminated
+
+
+def _find_modules_here() -> None:
+    """Let ``--codec module:NAME`` find modules of the current folder, after all others: none of those is hidden."""
+    with suppress(FileNotFoundError):  # a folder that was removed
+        if os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click.testing
 
-from serbench.cli.main import cli
+from serbench.cli.commands import cli
 
 QUICK = ("--num-prompts", "4", "--input-len", "8", "--output-len", "4", "--repeats", "1", "--warmup", "0")
 HERE = ("--model", "sim", "--executor", "inproc", *QUICK)

@@ -7,7 +7,7 @@ import sys
 import pytest
 from click.shell_completion import ShellComplete
 
-from serbench.cli.main import COMMANDS, cli
+from serbench.cli.commands import COMMANDS, cli
 from serbench_codecs.registry import CODECS
 from tests.serbench.cli.calling import call
 

@@ -55,7 +55,7 @@ def test_the_doctor_fails_where_something_needed_is_missing(monkeypatch: pytest.
 def test_listing_imports_no_torch(command: str) -> None:
     code = (
         "import sys\n"
-        "from serbench.cli.main import cli\n"
+        "from serbench.cli.commands import cli\n"
         f"try: cli(['{command}'])\n"
         "except SystemExit: pass\n"
         "sys.exit(', '.join({'torch', 'transformers', 'pandas', 'matplotlib'} & set(sys.modules)) or 0)\n"

@@ -8,8 +8,16 @@ import click
 import click.testing
 import pytest
 
-from serbench.cli.main import COMMANDS, SUMMARIES, Commands, cli, exit_code
-from serbench.errors import DatasetError, ExperimentError, FaultError, OutputsDifferError, ResultsError
+from serbench.cli.commands import COMMANDS, SUMMARIES, Commands, cli, exit_code
+from serbench.cli.main import Terminated
+from serbench.errors import (
+    DatasetError,
+    ExperimentError,
+    FaultError,
+    OutputError,
+    OutputsDifferError,
+    ResultsError,
+)
 from serbench_engine.errors import ConfigError, EngineError, ModelError, RequestError, WorkerError, WorkerTimeout
 from tests.serbench.cli.calling import call, refused
 
@@ -61,6 +69,7 @@ def test_an_option_that_there_isn_t_offers_the_nearest() -> None:
         (ResultsError(""), 2),
         (FaultError(""), 1),
         (OutputsDifferError(""), 1),
+        (OutputError(""), 1),
         (click.UsageError(""), 2),
     ],
 )
@@ -97,6 +106,16 @@ def test_a_message_of_several_lines_becomes_one() -> None:
 def test_an_interrupt_ends_with_130() -> None:
     result = ended_by(KeyboardInterrupt())
     assert (result.exit_code, result.stderr.strip()) == (130, "serbench: interrupted")
+
+
+def test_sigterm_ends_with_143() -> None:
+    result = ended_by(Terminated())
+    assert (result.exit_code, result.stderr.strip()) == (143, "serbench: terminated")
+
+
+def test_too_little_memory_is_told_in_one_line() -> None:
+    result = ended_by(MemoryError("Unable to allocate 745. GiB"))
+    assert (result.exit_code, result.stderr) == (1, "serbench: out of memory: Unable to allocate 745. GiB\n")
 
 
 def test_a_bug_is_not_hidden() -> None:
@@ -139,7 +158,7 @@ def test_no_color_is_honoured() -> None:
 def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys\n"
-        "from serbench.cli.main import cli\n"
+        "from serbench.cli.commands import cli\n"
         "for args in ['--help'], ['run', '--help'], ['compare', '--help']:\n"
         "    try: cli(args)\n"
         "    except SystemExit: pass\n"

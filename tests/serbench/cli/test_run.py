@@ -117,6 +117,8 @@ class Broken(DeltaCodec):
 class BrokenDecoder:
     def decode(self, payload):
         raise RuntimeError("a fault of the codec's own")
+    def adapt(self, objects):
+        return objects
 
 CODEC = Broken(format="msgspec")
 """
@@ -140,17 +142,18 @@ def test_a_worker_that_raises_is_told_with_its_own_traceback(
     assert not list((tmp_path / "runs").iterdir())
 
 
-def test_ctrl_c_keeps_what_was_measured_and_says_where(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_keeps_what_was_measured_and_says_where(number: int, code: int, tmp_path: Path) -> None:
     # A shell's background jobs ignore SIGINT, and so would their children.
-    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
-    code += "from serbench.cli.main import main; main()"
-    command = [sys.executable, "-c", code, "run", "--model", "sim", *LONG, "--output", str(tmp_path)]
+    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    program += "from serbench.cli.main import main; main()"
+    command = [sys.executable, "-c", program, "run", "--model", "sim", *LONG, "--output", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         while not list(tmp_path.glob("*.json")):
             assert process.poll() is None, process.communicate()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert out == ""
     [path] = tmp_path.iterdir()
     run = read_run(path)

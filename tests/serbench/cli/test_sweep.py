@@ -16,7 +16,7 @@ from typing import Any
 import click.testing
 import pytest
 
-from serbench.cli.main import cli
+from serbench.cli.commands import cli
 from serbench.results import read_run
 from tests.serbench.cli.calling import one_line
 
