@@ -29,6 +29,7 @@ def command(runs: tuple[str, ...], output: str, baseline: str | None, results: s
     """
     from serbench.errors import ResultsError
     from serbench.files import write_atomically
+    from serbench.report.harmless import harmless
     from serbench.report.html_page import html_page
     from serbench.report.markdown_page import markdown_page
     from serbench.report.stored_runs import gather_runs
@@ -44,7 +45,8 @@ def command(runs: tuple[str, ...], output: str, baseline: str | None, results: s
     check_writable(folder)
     plots, failed = _drawn(survey)
     report = make_report(gathered, survey, plots, failed)
-    files = {"report.html": html_page(report).encode(), "report.md": markdown_page(report).encode()}
+    pages = {"report.html": html_page(report), "report.md": markdown_page(report)}
+    files = {name: harmless(page).encode() for name, page in pages.items()}
     for drawn in report.plots:
         files |= {f"{drawn.plot.name}.svg": drawn.svg, f"{drawn.plot.name}.png": drawn.png}
     try:
@@ -53,7 +55,7 @@ def command(runs: tuple[str, ...], output: str, baseline: str | None, results: s
     except OSError as error:
         raise ResultsError(f"the report can't be written to {folder}: {error.strerror}") from error
     for line in report.left_out:
-        click.echo(f"left out: {line}", err=True)
+        click.echo(f"left out: {harmless(line)}", err=True)
     click.echo(f"Stored in {folder / 'report.html'} and {folder / 'report.md'}")
 
 

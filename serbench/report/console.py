@@ -4,19 +4,32 @@ rich leaves out colours in a pipe and where NO_COLOR is set, and takes the width
 """
 
 import sys
+from collections.abc import Iterable
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
+
+from serbench.report.harmless import harmless
+
+
+class HarmlessConsole(Console):
+    """A console whose text can't command the terminal; styles and rich's own cursor movements are no text."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render as ever."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else harmless(text), style, control)
 
 
 def output_console() -> Console:
     """For what was asked for."""
-    return Console(file=sys.stdout, highlight=False)
+    return HarmlessConsole(file=sys.stdout, highlight=False)
 
 
 def error_console() -> Console:
     """For progress, notes and errors."""
-    return Console(file=sys.stderr, highlight=False)
+    return HarmlessConsole(file=sys.stderr, highlight=False)
 
 
 def tell(console: Console, line: str) -> None:

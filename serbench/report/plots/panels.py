@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLocator
 
+from serbench.report.harmless import harmless
 from serbench.report.plots.style import GRID, INK, SMALL_PT, WIDTH_IN
 
 _TITLE_IN: Final = 0.19
@@ -69,6 +70,7 @@ LONGEST: Final = 20
 
 def short(name: str) -> str:
     """A name with as many letters as there is room for."""
+    name = harmless(name)
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
 
 
@@ -76,6 +78,7 @@ def title(axes: Axes, text: str) -> None:
     """A title above the panel, as much of it as there is room for."""
     figure = axes.get_figure()
     assert isinstance(figure, Figure)
+    text = harmless(text)
     room = int(axes.get_position().width * figure.get_figwidth() / _LETTER_IN)
     axes.set_title(text if len(text) <= room else f"{text[: room - 1]}…", pad=3, fontweight="normal")
 

@@ -6,6 +6,7 @@ That is the question's second half: how much faster does the engine go, and up t
 from matplotlib.figure import Figure
 
 from serbench.report.plots.curves import Axis, Mark, Panel, Row, draw_curves
+from serbench.report.plots.panels import short
 from serbench.report.plots.places import batch_words, context_words, few
 from serbench.report.survey import Survey
 
@@ -19,7 +20,7 @@ def draw_speedup(survey: Survey) -> Figure | str:
     if not any(panel.curves for row in rows for panel in row.panels):
         return f"nothing can be compared with {survey.baseline}: {_why(survey)}"
     model_step = Axis("model step: forward + sample, measured, ms", lambda ms: f"{ms:g}")
-    ratio = Axis(f"throughput, times {survey.baseline}", lambda value: f"{value:g}×")
+    ratio = Axis(f"throughput, times {short(survey.baseline)}", lambda value: f"{value:g}×")
     return draw_curves(rows, survey.series, model_step, ratio, base_line=1.0, side="left")
 
 

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import serbench.report.plots.listing as listing
 from serbench.report.survey import Survey
+from serbench.results import store_run
 from tests.serbench.cli.calling import call, refused
 from tests.serbench.report.grids import measured
 
@@ -49,6 +51,16 @@ def test_a_plot_that_fails_loses_nothing_else(results: Path, tmp_path: Path, mon
     assert {path.name for path in tmp_path.iterdir()} == FILES - {"bytes.svg", "bytes.png"}
     assert "Bytes by context: drawing it failed (ZeroDivisionError: planted)" in result.stderr
     assert "Bytes by context: drawing it failed" in (tmp_path / "report.html").read_text()
+
+
+def test_pages_hold_nothing_that_a_terminal_obeys(tmp_path: Path) -> None:
+    for run in measured(tmp_path / "runs", ["pickle", "delta"]):
+        store_run(msgspec.structs.replace(run, warnings=["\x1b[2J"], session="\x07"), tmp_path / "runs")
+    result = call("report", str(tmp_path / "runs"), folder=tmp_path)
+    assert result.exit_code == 0, result.output
+    for page in (tmp_path / "report.html", tmp_path / "report.md"):
+        assert "\x1b" not in page.read_text()
+        assert "\N{REPLACEMENT CHARACTER}" in page.read_text()
 
 
 def test_writing_again_replaces(results: Path, tmp_path: Path) -> None:
