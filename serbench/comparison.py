@@ -3,11 +3,13 @@
 It does not know how runs were measured, nor how a comparison is shown.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from serbench.differences import both
 from serbench.errors import OutputsDifferError, ResultsError
 from serbench.experiment import Experiment
 from serbench.results import Repeat, Run
@@ -15,7 +17,7 @@ from serbench.stats import Finding, IntervalOf, judge, paired_t
 
 SCHEMA: Final = "serbench/comparison/1"
 
-Outputs: TypeAlias = Literal["equal", "differ"]
+Outputs: TypeAlias = Literal["equal", "differ", "not compared"]
 
 _SAME_SPEC: Final[tuple[tuple[str, str], ...]] = (
     ("model", "models"),
@@ -41,16 +43,18 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a comparison. The findings are None in the first row, and where there is nothing to make a ratio of.
 
     ``throughput`` compares output tokens/s, ``host`` and ``host_without_adapt`` the host time of a step. Means over
-    the repeats: ``output_tokens_per_s``, ``host_us_per_step`` and ``host_us_without_adapt``, bytes a step.
-    ``outputs``: whether they equal the first run's.
+    the repeats: ``host_us_per_step``, ``host_us_without_adapt`` (None where a repeat lacks it), ``plan_bytes`` and
+    ``result_bytes`` over all steps, ``plan_bytes_p50`` of the median step. ``outputs``: whether they equal the first
+    run's; "not compared" in the first row, and where no token was produced.
     """
 
     run: str
     label: str
     output_tokens_per_s: list[float]
     host_us_per_step: float
-    host_us_without_adapt: float
+    host_us_without_adapt: float | None
     plan_bytes: float
+    plan_bytes_p50: float
     result_bytes: float
     throughput: Finding | None
     host: Finding | None
@@ -73,6 +77,7 @@ def compare_runs(runs: Sequence[Run], interval_of: IntervalOf = paired_t) -> Com
         ResultsError: they can't be compared; says why. OutputsDifferError: the same batches, or the simulated model,
             gave different outputs.
     """
+    _check_different(runs)
     first = runs[0]
     for other in runs[1:]:
         check_comparable(first, other)
@@ -80,10 +85,10 @@ def compare_runs(runs: Sequence[Run], interval_of: IntervalOf = paired_t) -> Com
     warnings: dict[str, None] = {}
     rows = []
     for run, label in zip(runs, labels, strict=True):
-        pairs = _pairs(first, run)
+        pairs = [] if run is first else _pairs(first, run)
         outputs, notes = _outputs(pairs, first, run, label)
         warnings.update(dict.fromkeys(notes))
-        rows.append(_row(run, label, pairs if run is not first else [], outputs, interval_of))
+        rows.append(_row(run, label, pairs, outputs, interval_of))
     if len({run.session for run in runs}) > 1:
         warnings["the runs were not measured interleaved: a drift of the machine counts as a difference"] = None
     warnings.update(dict.fromkeys(_version_notes(runs)))
@@ -98,6 +103,15 @@ def encode_comparison(comparison: Comparison) -> bytes:
 # --- what can be compared ------------------------------------------------------------------------------------------
 
 
+def _check_different(runs: Sequence[Run]) -> None:
+    twice = [identity for identity, times in Counter(run.id for run in runs).items() if times > 1]
+    if twice:
+        raise ResultsError(
+            f"{', '.join(twice)} can't be compared with itself: a run is given twice; give another run, or measure a "
+            "codec against itself with --aa"
+        )
+
+
 def check_comparable(first: Run, other: Run) -> None:
     """Refuse two runs of which a ratio would say nothing about codecs.
 
@@ -105,7 +119,7 @@ def check_comparable(first: Run, other: Run) -> None:
         ResultsError: with all reasons.
     """
     reasons = [
-        f"{what} differ ({getattr(first.spec, name)} and {getattr(other.spec, name)})"
+        f"{what} differ ({both(getattr(first.spec, name), getattr(other.spec, name))})"
         for name, what in _SAME_SPEC
         if getattr(first.spec, name) != getattr(other.spec, name)
     ]
@@ -141,7 +155,7 @@ def _version_notes(runs: Sequence[Run]) -> list[str]:
     for name in sorted(set().union(*(run.environment.versions for run in runs))):
         versions = {run.environment.versions.get(name) for run in runs}
         if len(versions) > 1:
-            notes.append(f"versions of {name} differ: {', '.join(sorted(map(str, versions)))}")
+            notes.append(f"versions of {name} differ: {', '.join(sorted(one or 'not installed' for one in versions))}")
     if len({run.environment.python for run in runs}) > 1:
         notes.append(f"versions of Python differ: {', '.join(sorted({run.environment.python for run in runs}))}")
     return notes
@@ -164,8 +178,9 @@ def _row(
         label=label,
         output_tokens_per_s=[repeat.output_tokens_per_s for repeat in run.repeats],
         host_us_per_step=_mean(run, lambda repeat: repeat.host_us_per_step),
-        host_us_without_adapt=_mean(run, lambda repeat: repeat.host_us_without_adapt),
+        host_us_without_adapt=_mean_if_known([repeat.host_us_without_adapt for repeat in run.repeats]),
         plan_bytes=_mean(run, lambda repeat: repeat.payload_bytes.plan.mean),
+        plan_bytes_p50=_mean(run, lambda repeat: repeat.payload_bytes.plan.p50),
         result_bytes=_mean(run, lambda repeat: repeat.payload_bytes.result.mean),
         throughput=_finding(pairs, lambda repeat: repeat.output_tokens_per_s, True, interval_of),
         host=_finding(pairs, lambda repeat: repeat.host_us_per_step, False, interval_of),
@@ -178,13 +193,18 @@ def _mean(run: Run, of: Callable[[Repeat], float]) -> float:
     return sum(map(of, run.repeats)) / len(run.repeats)
 
 
+def _mean_if_known(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(values) else None
+
+
 def _finding(
     pairs: Sequence[tuple[Repeat, Repeat]],
-    of: Callable[[Repeat], float],
+    of: Callable[[Repeat], float | None],
     higher_is_better: bool,
     interval_of: IntervalOf,
 ) -> Finding | None:
-    first, other = [of(mine) for mine, _ in pairs], [of(theirs) for _, theirs in pairs]
+    first, other = [of(mine) or 0.0 for mine, _ in pairs], [of(theirs) or 0.0 for _, theirs in pairs]
     if not pairs or min(*first, *other) <= 0:
         return None
     return judge(first, other, higher_is_better=higher_is_better, interval_of=interval_of)
@@ -193,7 +213,7 @@ def _finding(
 def _outputs(pairs: Sequence[tuple[Repeat, Repeat]], first: Run, other: Run, label: str) -> tuple[Outputs, list[str]]:
     unequal = [(mine, theirs) for mine, theirs in pairs if mine.outputs_digest != theirs.outputs_digest]
     if not unequal:
-        return "equal", []
+        return ("equal" if any(mine.output_tokens for mine, _ in pairs) else "not compared"), []
     groups = ", ".join(str(mine.group) for mine, _ in unequal)
     told = f"outputs of {first.spec.codec} and {label} differ in group {groups}"
     if first.weights.kind == "sim":

@@ -124,7 +124,7 @@ def drive(session: Session, requests: Sequence[WorkRequest], pace: Pace = _DEFAU
     Where nothing runs and nothing has arrived it sleeps, outside of any step.
 
     Raises:
-        EngineError: whatever the engine raises. FaultError: requests that never ended.
+        EngineError: whatever the engine raises. FaultError: requests that never ended, or ended in an error.
     """
     begun = ended = pace.clock_ns()
     sender = Sender(session, requests, pace, begun)
@@ -146,13 +146,20 @@ def _ends(requests: Sequence[WorkRequest], finished: Sequence[FinishedRequest]) 
     """The ends in the order of the requests.
 
     Raises:
-        FaultError: one is missing.
+        FaultError: one is missing, or ended in an error: neither is work that was done.
     """
     by_id = {one.request_id: one for one in finished}
     lost = [request.request_id for request in requests if request.request_id not in by_id]
     if lost:
         raise FaultError(f"{len(lost)} of {len(requests)} requests never ended, the first is {lost[0]}")
-    return [by_id[request.request_id] for request in requests]
+    ends = [by_id[request.request_id] for request in requests]
+    failed = [one for one in ends if one.finish_reason == "error"]
+    if failed:
+        raise FaultError(
+            f"{len(failed)} of {len(requests)} requests failed: the model's logits were not finite, so there was no "
+            f"token to choose; the first is {failed[0].request_id}, after {len(failed[0].output_token_ids)} tokens"
+        )
+    return ends
 
 
 def record(done: Pass, report: SessionReport, *, group: int, order: int) -> Repeat:
@@ -188,6 +195,7 @@ def record(done: Pass, report: SessionReport, *, group: int, order: int) -> Repe
         peak_rss_bytes=list(report.peak_rss_bytes),
         batch_sizes=_batch_sizes(report.batch_sizes),
         arrivals=_arrivals(done),
+        cached_tokens=report.cached_tokens,
         latency_quantiles_s={name: _quantiles(times) for name, times in latency_samples(done.finished).items()},
     )
 

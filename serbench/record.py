@@ -16,7 +16,7 @@ from serbench.noise import load_warning, noise_warnings
 from serbench.results import Repeat, Run, Spread, TokenizerInfo, WeightsInfo
 from serbench_engine.models.config import ResolvedModel
 
-SUMMARY: Final[dict[str, Callable[[Repeat], float]]] = {
+SUMMARY: Final[dict[str, Callable[[Repeat], float | None]]] = {
     "requests_per_s": lambda repeat: repeat.requests_per_s,
     "output_tokens_per_s": lambda repeat: repeat.output_tokens_per_s,
     "total_tokens_per_s": lambda repeat: repeat.total_tokens_per_s,
@@ -28,7 +28,7 @@ SUMMARY: Final[dict[str, Callable[[Repeat], float]]] = {
     "cpu_scheduler_s": lambda repeat: repeat.cpu_s.scheduler,
     "cpu_workers_s": lambda repeat: repeat.cpu_s.workers,
 }
-"""The figures that are one number a repeat."""
+"""The figures that are one number a repeat; None where it was not measured."""
 
 
 class Recorder:
@@ -89,12 +89,12 @@ class Recorder:
             created=self._created.isoformat(timespec="seconds"),
             spec=self.experiment,
             environment=self._environment,
-            weights=WeightsInfo(self._model.weights.kind, self._model.fingerprint),
+            weights=WeightsInfo(self._model.weights.kind, self._model.fingerprint, self._model.weights.origin),
             tokenizer=TokenizerInfo("folder" if self._model.tokenizer else "bytes", self._model.tokenizer),
             repeats=repeats,
             outputs_digest=_combined(repeat.outputs_digest for repeat in repeats),
             batches_digest=_combined(repeat.batches_digest for repeat in repeats),
-            summary={name: _spread([of(repeat) for repeat in repeats]) for name, of in SUMMARY.items() if repeats},
+            summary=_summary(repeats),
             warnings=[*self._warnings, *_noise(repeats, self._environment)],
         )
 
@@ -111,6 +111,12 @@ def _combined(digests: Iterable[str]) -> str:
     for digest in digests:
         combined.update(digest.encode())
     return combined.hexdigest()
+
+
+def _summary(repeats: Sequence[Repeat]) -> dict[str, Spread]:
+    figures = {name: [of(repeat) for repeat in repeats] for name, of in SUMMARY.items()}
+    measured = {name: [value for value in values if value is not None] for name, values in figures.items()}
+    return {name: _spread(values) for name, values in measured.items() if values}
 
 
 def _spread(values: Sequence[float]) -> Spread:

@@ -95,9 +95,10 @@ class Repeat(msgspec.Struct, frozen=True, kw_only=True):
 
     ``wall_s`` from the first request added to the last one finished; the rates are over it. ``input_tokens`` and
     ``output_tokens`` are those really taken and produced by finished requests. ``host_us_per_step``: mean of the step
-    less forward and sample. ``peak_rss_bytes``: of each process since it began. ``batch_sizes`` and ``arrivals`` are
-    None and ``latency_quantiles_s`` (by latency, in s at each of LATENCY_PERCENTS) empty in runs stored before there
-    were these fields.
+    less forward and sample. ``peak_rss_bytes``: of each process since it began. ``cached_tokens``: found in the prefix
+    cache by requests that were admitted, so not computed. ``batch_sizes``, ``arrivals`` and ``cached_tokens`` are None
+    and ``latency_quantiles_s`` (by latency, in s at each of LATENCY_PERCENTS) empty in runs stored before there were
+    these fields.
     """
 
     group: int
@@ -122,19 +123,26 @@ class Repeat(msgspec.Struct, frozen=True, kw_only=True):
     batch_sizes: BatchSizes | None = None
     latency_quantiles_s: dict[str, list[float]] = {}
     arrivals: ArrivalFigures | None = None
+    cached_tokens: int | None = None
 
     @property
-    def host_us_without_adapt(self) -> float:
-        """``host_us_per_step`` less what turns columns into a codec's own objects and back."""
+    def host_us_without_adapt(self) -> float | None:
+        """``host_us_per_step`` less what turns columns into a codec's own objects and back; None where that was not
+        measured.
+        """
         adapt = self.phases_us.get("adapt")
-        return self.host_us_per_step - (adapt.mean if adapt else 0.0)
+        return None if adapt is None else self.host_us_per_step - adapt.mean
 
 
 class WeightsInfo(msgspec.Struct, frozen=True):
-    """Which weights ran; runs with different fingerprints are never compared."""
+    """Which weights ran; runs with different fingerprints are never compared.
+
+    ``kind``: of the files that were loaded. ``origin``: what those were made of here, None where they are as published.
+    """
 
     kind: Literal["safetensors", "bin", "gguf", "dummy", "sim"]
     fingerprint: str
+    origin: str | None = None
 
 
 class TokenizerInfo(msgspec.Struct, frozen=True):

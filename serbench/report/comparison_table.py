@@ -15,6 +15,8 @@ from serbench.report.heading import comparison_heading
 from serbench.results import Run
 from serbench.stats import Finding
 
+RATIO_NOTE = "×: geometric mean over pairs of repeats, so not the quotient of the means shown"
+BYTES_NOTE = "bytes: means over all steps, admissions included; p50: the median step's plan"
 STYLES = {"faster": "green", "slower": "red", "no difference shown": "", "too noisy to tell": "yellow"}
 
 
@@ -23,10 +25,16 @@ def comparison_report(comparison: Comparison, runs: Sequence[Run]) -> Renderable
     return Group(
         Padding(comparison_heading(runs), (1, 0, 1, 1)),
         comparison_table(comparison),
+        table_notes(),
         Text("\n output tokens/s, each repeat", style="dim"),
         Padding(raw_figures(comparison.rows), (0, 0, 1, 1)),
         *(Padding(line, (0, 0, 0, 1)) for line in remarks(comparison)),
     )
+
+
+def table_notes() -> RenderableType:
+    """How the ratios and bytes of a table of comparisons are to be read."""
+    return Padding(Text(f"{RATIO_NOTE}\n{BYTES_NOTE}", style="dim"), (1, 0, 0, 1))
 
 
 def comparison_table(comparison: Comparison) -> Table:
@@ -42,17 +50,24 @@ def comparison_table(comparison: Comparison) -> Table:
             figure_block(sum(row.output_tokens_per_s) / len(row.output_tokens_per_s), row.throughput),
             figure_block(row.host_us_per_step, row.host),
             figure_block(row.host_us_without_adapt, row.host_without_adapt),
-            Text(f"{figure(row.plan_bytes)} plan\n{figure(row.result_bytes)} result"),
+            bytes_block(row),
         )
     return table
 
 
 def _outputs(row: Row, first: bool) -> str:
-    return "" if first else f"outputs {'equal' if row.outputs == 'equal' else 'DIFFER'}"
+    return "" if first else f"outputs {'DIFFER' if row.outputs == 'differ' else row.outputs}"
 
 
-def figure_block(value: float, finding: Finding | None) -> Text:
+def bytes_block(row: Row) -> Text:
+    """Bytes of a step: the plan's mean, that of the median step, and the result's."""
+    return Text(f"{figure(row.plan_bytes)} plan\n{figure(row.plan_bytes_p50)} p50\n{figure(row.result_bytes)} result")
+
+
+def figure_block(value: float | None, finding: Finding | None) -> Text:
     """A figure, its ratio, the interval below it and the verdict below that."""
+    if value is None:
+        return Text("not measured", style="dim")
     block = Text(figure(value), style="bold")
     if finding is not None:
         block.append(f" ×{times(finding.ratio)}", style="not bold")

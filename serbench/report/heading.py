@@ -1,10 +1,12 @@
 """The lines above a report that say what ran. It does not know what was measured of it."""
 
 from collections.abc import Sequence
+from statistics import median
 
 from rich.text import Text
 
-from serbench.report.figures import counted
+from serbench.experiment import Experiment
+from serbench.report.figures import counted, figure
 from serbench.results import Run
 from serbench.workload.spec import Arrivals, Dataset, Prompts, Synthetic
 
@@ -18,7 +20,7 @@ def run_heading(run: Run) -> Text:
         "\n",
         (f"codec {spec.codec}", "bold"),
         f"  results {spec.result_format}, transport {spec.transport}, executor {spec.executor}{workers}\n",
-        (f"{_workload(run)}; {_repeats(run)}{_arrivals(run)}", "dim"),
+        (f"{_workload(run)}; {_repeats(run)}{_arrivals(run)}\n{_limits(run)}", "dim"),
     )
 
 
@@ -32,14 +34,31 @@ def comparison_heading(runs: Sequence[Run]) -> Text:
         _model(first),
         "\n",
         path,
-        (f"{_workload(first)}; {_repeats(first)}{together}{_arrivals(first)}\n", "dim"),
+        (f"{_workload(first)}; {_repeats(first)}{together}{_arrivals(first)}\n{_limits(first)}\n", "dim"),
         ("× is the ratio to the first, with its 95 % interval and verdict", "dim"),
     )
 
 
 def _model(run: Run) -> Text:
-    weights = {"dummy": "dummy weights", "sim": "simulated"}.get(run.weights.kind, f"weights from {run.weights.kind}")
+    real = f"weights {run.weights.origin or f'from {run.weights.kind}'}"
+    weights = {"dummy": "dummy weights", "sim": "simulated"}.get(run.weights.kind, real)
     return Text.assemble((run.spec.model, "bold"), f"  {weights}, {run.spec.dtype} on {run.spec.device}")
+
+
+def limits_words(spec: Experiment) -> str:
+    """The engine's limits, which decide what a step can hold."""
+    blocks = "blocks" if spec.num_blocks is None else counted(spec.num_blocks, "block")
+    cache = "prefix cache on" if spec.enable_prefix_caching else "no prefix cache"
+    requests, tokens = counted(spec.max_num_seqs, "request"), counted(spec.max_num_batched_tokens, "token")
+    return f"up to {requests}, {tokens} a step; {blocks} of {spec.block_size}; {cache}"
+
+
+def _limits(run: Run) -> str:
+    """With what the prefix cache saved, if it was on."""
+    found = [repeat.cached_tokens for repeat in run.repeats if repeat.cached_tokens is not None]
+    if not run.spec.enable_prefix_caching or not found:
+        return limits_words(run.spec)
+    return f"{limits_words(run.spec)}, {figure(median(found))} tokens found in it a repeat"
 
 
 def _workload(run: Run) -> str:

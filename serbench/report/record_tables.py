@@ -11,9 +11,12 @@ from typing import Final
 import msgspec
 
 from serbench.report.figures import counted, figure, seconds, share, times
+from serbench.report.heading import limits_words
 from serbench.report.survey import Point, Survey, batch_limit, mean_context
 from serbench.results import Latency, Repeat, Run
 from serbench.stats import Finding
+
+NOT_MEASURED: Final = "–"
 
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 
@@ -44,38 +47,50 @@ def all_tables(survey: Survey) -> list[WordTable]:
 def runs_table(runs: Sequence[Run]) -> WordTable:
     """One run a row: medians over its repeats."""
     columns = ["model", "codec", "requests at once", "mean batch", "prompt tokens", "repeats", "output tokens/s"]
-    columns += ["min … max", "host µs a step", "without adapt", "plan bytes a step", "result bytes a step"]
-    columns += ["scheduler CPU s", "workers CPU s", "preemptions", "path", "run"]
-    note = "Medians over the repeats; bytes are means over the steps; requests at once are the most that could run."
+    columns += ["min … max", "host µs a step", "without adapt", "plan bytes, mean step", "plan bytes, median step"]
+    columns += ["result bytes, mean step", "scheduler CPU s", "workers CPU s", "preemptions", "cached tokens"]
+    columns += ["limits", "path", "run"]
+    note = (
+        "Medians over the repeats. Requests at once: the most that could run. Bytes of the mean step hold admissions "
+        "with their whole prompts. Cached tokens were found in the prefix cache."
+    )
     return WordTable("Runs", note, columns, [_run_row(run) for run in runs], words=2)
 
 
 def _run_row(run: Run) -> list[str]:
     spec, repeats = run.spec, run.repeats
     rates = [repeat.output_tokens_per_s for repeat in repeats]
-    batches = [repeat.batch_sizes.mean for repeat in repeats if repeat.batch_sizes is not None]
-    figures = (
+    batches = [None if repeat.batch_sizes is None else repeat.batch_sizes.mean for repeat in repeats]
+    figures: tuple[Sequence[float | None], ...] = (
         [repeat.host_us_per_step for repeat in repeats],
         [repeat.host_us_without_adapt for repeat in repeats],
         [repeat.payload_bytes.plan.mean for repeat in repeats],
+        [repeat.payload_bytes.plan.p50 for repeat in repeats],
         [repeat.payload_bytes.result.mean for repeat in repeats],
         [repeat.cpu_s.scheduler for repeat in repeats],
         [repeat.cpu_s.workers for repeat in repeats],
-        [float(repeat.preemptions) for repeat in repeats],
+        [repeat.preemptions for repeat in repeats],
+        [repeat.cached_tokens for repeat in repeats],
     )
     return [
         spec.model,
         spec.codec,
         figure(batch_limit(run)),
-        figure(median(batches)) if batches else "–",
+        _median(batches),
         figure(mean_context(run)),
         f"{len(repeats)} of {spec.repeats}" if len(repeats) != spec.repeats else str(spec.repeats),
         figure(median(rates)),
         f"{figure(min(rates))} … {figure(max(rates))}",
-        *(figure(median(values)) for values in figures),
+        *map(_median, figures),
+        limits_words(spec),
         f"{spec.transport}, {spec.executor}, results {spec.result_format}",
         run.id,
     ]
+
+
+def _median(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return figure(median(known)) if known else NOT_MEASURED
 
 
 def ratios_table(points: Sequence[Point]) -> WordTable:
@@ -83,7 +98,10 @@ def ratios_table(points: Sequence[Point]) -> WordTable:
     columns = ["place", "codec", "throughput", "95 %", "verdict", "host time", "95 %", "verdict"]
     columns += ["host time without adapt", "95 %", "verdict", "outputs"]
     baselines = sorted({point.baseline for point in points if point.baseline is not None})
-    note = f"To {', '.join(baselines)}, paired repeat by repeat; above 1 is better for throughput, below 1 for time."
+    note = (
+        f"To {', '.join(baselines)}, paired repeat by repeat: geometric means of the pairs' ratios, so not "
+        "quotients of the medians above. Above 1 is better for throughput, below 1 for time."
+    )
     return WordTable("Ratios", note, columns, [row for point in points for row in _ratio_rows(point)], words=2)
 
 
@@ -116,12 +134,14 @@ def phases_table(runs: Sequence[Run]) -> WordTable:
 def _phase_means(repeats: Sequence[Repeat], names: Sequence[str]) -> list[str]:
     steps = max(1, sum(repeat.steps for repeat in repeats))
     means = {
-        name: sum(repeat.phases_us[name].total for repeat in repeats if name in repeat.phases_us) / steps
+        name: sum(repeat.phases_us[name].total for repeat in repeats) / steps
         for name in names
+        if all(name in repeat.phases_us for repeat in repeats)
     }
     step = sum(means.values())
     host = step - means.get("forward", 0.0) - means.get("sample", 0.0)
-    return [*(figure(mean) for mean in means.values()), figure(step), share(host, step)]
+    cells = [figure(means[name]) if name in means else NOT_MEASURED for name in names]
+    return [*cells, figure(step), share(host, step)]
 
 
 def repeats_table(runs: Sequence[Run]) -> WordTable:

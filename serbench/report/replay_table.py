@@ -10,7 +10,7 @@ from rich.text import Text
 
 from serbench.noise import load_warning
 from serbench.replay import Replay, ReplayRow
-from serbench.report.comparison_table import STYLES, interval
+from serbench.report.comparison_table import RATIO_NOTE, STYLES, interval
 from serbench.report.figures import counted, figure, times
 from serbench.report.folding_table import FoldingTable
 from serbench.stats import Finding
@@ -25,6 +25,7 @@ def replay_report(replay: Replay) -> RenderableType:
     return Group(
         Padding(_heading(replay), (1, 0, 1, 1)),
         replay_table(replay),
+        Padding(Text(RATIO_NOTE, style="dim"), (1, 0, 0, 1)),
         *(Padding(Text(f"{', '.join(labels)}: {line}"), (1, 0, 0, 1)) for line, labels in advice.items()),
         *(Padding(Text(f"warning: {line}", "yellow"), (1, 0, 0, 1)) for line in _warnings(replay)),
         "",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from statistics import median
+from typing import Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
@@ -15,15 +16,34 @@ from serbench.report.heading import run_heading
 from serbench.results import Bytes, Latency, Repeat, Run
 from serbench.workload.spec import Arrivals
 
+PHASES_NOTE: Final = (
+    "mean, share: over all steps of all repeats. p50, p99: over each repeat's steps, then the median over the repeats. "
+    "A few long steps can lift a mean above its p99."
+)
+BYTES_NOTE: Final = (
+    "Over each repeat's steps, then the median over the repeats. The mean holds admissions with their whole prompts; "
+    "the p50 is the median step."
+)
+
 
 def run_report(run: Run) -> RenderableType:
     """All that a person wants to see of a run with at least one repeat."""
-    tables = (rates_table(run), latency_table(run.repeats), phases_table(run.repeats), bytes_table(run.repeats))
+    tables = (
+        (rates_table(run), ""),
+        (latency_table(run.repeats), "Over each repeat's requests, then the median over the repeats."),
+        (phases_table(run.repeats), PHASES_NOTE),
+        (bytes_table(run.repeats), BYTES_NOTE),
+    )
     return Group(
         Padding(run_heading(run), (1, 0, 0, 1)),
-        *(Padding(table, (1, 0, 0, 0)) for table in tables),
+        *(_noted(table, note) for table, note in tables),
         Padding(footing(run), (1, 0, 1, 1)),
     )
+
+
+def _noted(table: Table, note: str) -> RenderableType:
+    below = [Padding(Text(note, style="dim"), (0, 0, 0, 1))] if note else []
+    return Padding(Group(table, *below), (1, 0, 0, 0))
 
 
 def rates_table(run: Run) -> Table:
@@ -55,10 +75,8 @@ def latency_table(repeats: Sequence[Repeat]) -> Table:
 
 
 def phases_table(repeats: Sequence[Repeat]) -> Table:
-    """Where a step's time goes: means over all steps, medians over the repeats of their percentiles, shares of all
-    time.
-    """
-    table = _table("phase of a step", "mean µs", "median", "p99", "share")
+    """Where a step's time goes, as PHASES_NOTE says."""
+    table = _table("phase of a step", "mean µs", "p50 µs", "p99 µs", "share")
     whole = sum(phase.total for repeat in repeats for phase in repeat.phases_us.values())
     host = sum(repeat.host_us_per_step * repeat.steps for repeat in repeats)
     steps = max(1, sum(repeat.steps for repeat in repeats))
@@ -74,13 +92,13 @@ def phases_table(repeats: Sequence[Repeat]) -> Table:
 
 
 def bytes_table(repeats: Sequence[Repeat]) -> Table:
-    """Payload bytes: medians over the repeats."""
-    table = _table("bytes of a step", "median", "max", "mean", "a repeat")
+    """Payload bytes, as BYTES_NOTE says."""
+    table = _table("bytes of a step", "p50", "mean", "max", "all steps")
     for label, sizes in (
         ("plan", [repeat.payload_bytes.plan for repeat in repeats]),
         ("result", [repeat.payload_bytes.result for repeat in repeats]),
     ):
-        table.add_row(label, *(figure(_median(sizes, name)) for name in ("p50", "max", "mean", "total")))
+        table.add_row(label, *(figure(_median(sizes, name)) for name in ("p50", "mean", "max", "total")))
     return table
 
 

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from serbench.comparison import Comparison, compare_runs
+from serbench.differences import differing, in_words
 from serbench.errors import SerbenchError
 from serbench.experiment import Experiment
 from serbench.report.figures import counted
@@ -216,15 +217,7 @@ def _setting(spec: Experiment) -> Experiment:
 
 
 def _differences(usual: Experiment, other: Experiment) -> str:
-    fields = [name for name in usual.__struct_fields__ if getattr(usual, name) != getattr(other, name)]
-    return ", ".join(f"{name} {_said(getattr(other, name))}" for name in fields)
-
-
-def _said(value: object) -> str:
-    if not isinstance(value, msgspec.Struct):
-        return str(value)
-    options = msgspec.to_builtins(value)
-    return " ".join(f"{name}={option}" for name, option in options.items() if name not in ("num_prompts", "input_len"))
+    return ", ".join(f"{name} {in_words(value)}" for name, _, value in differing(usual, other))
 
 
 def _series_names(runs: Sequence[Run]) -> dict[str, str]:

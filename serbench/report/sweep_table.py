@@ -8,8 +8,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from serbench.report.comparison_table import figure_block
-from serbench.report.figures import counted, figure
+from serbench.report.comparison_table import bytes_block, figure_block, table_notes
+from serbench.report.figures import counted
 from serbench.report.folding_table import FoldingTable
 from serbench.sweep.table import SweepRow, SweepTable
 
@@ -31,6 +31,7 @@ def sweep_report(table: SweepTable) -> RenderableType:
     return Group(
         Padding(heading, (1, 0, 1, 1)),
         sweep_table(table),
+        table_notes(),
         *(Padding(line, (0, 0, 0, 1)) for line in [*notes, *warnings, *_advice(table.rows)]),
     )
 
@@ -61,7 +62,7 @@ def _figures(row: SweepRow) -> list[Text]:
     return [
         throughput,
         figure_block(one.host_us_per_step, one.host),
-        Text(f"{figure(one.plan_bytes)} plan\n{figure(one.result_bytes)} result"),
+        bytes_block(one),
     ]
 
 

@@ -60,6 +60,8 @@ def _summary(survey: Survey) -> list[str]:
     kinds = {run.weights.kind for run in survey.runs}
     if "sim" in kinds:
         lines.append("The simulated model takes the time it is told to; what it samples depends on all it was sent.")
+    origins = {(run.spec.model, run.weights.origin) for run in survey.runs if run.weights.origin is not None}
+    lines += [f"Weights of {model}: {origin}." for model, origin in sorted(origins)]
     if "dummy" in kinds:
         lines.append("Dummy weights: times are those of the model, outputs mean nothing.")
     return lines

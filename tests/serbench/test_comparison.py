@@ -8,6 +8,7 @@ import pytest
 from serbench.comparison import Comparison, compare_runs
 from serbench.errors import OutputsDifferError, ResultsError
 from serbench.results import Run, WeightsInfo
+from serbench.workload.spec import Arrivals, LengthRange, Prompts, Synthetic
 from tests.serbench.mocks import Bench, prepared
 
 replace = msgspec.structs.replace
@@ -42,8 +43,8 @@ def test_ratios_are_against_the_first(runs: list[Run]) -> None:
         assert finding.verdict == "faster"
     assert faster.host_us_per_step == pytest.approx(250)
     assert faster.host_us_without_adapt == pytest.approx(200)
-    assert (faster.plan_bytes, faster.result_bytes) == (100, 10)
-    assert [row.outputs for row in (first, same, faster)] == ["equal"] * 3
+    assert (faster.plan_bytes, faster.plan_bytes_p50, faster.result_bytes) == (100, 100, 10)
+    assert [row.outputs for row in (first, same, faster)] == ["not compared", "equal", "equal"]
 
 
 def test_runs_measured_together_need_no_warning(runs: list[Run]) -> None:
@@ -56,10 +57,12 @@ def test_runs_of_two_sessions_are_warned_about(runs: list[Run]) -> None:
 
 
 def test_other_versions_are_warned_about(runs: list[Run]) -> None:
-    environment = replace(runs[1].environment, versions={"numpy": "1.0", "torch": None}, python="CPython 3.99")
+    versions = {"numpy": "1.0", "torch": "2.13.0"}
+    environment = replace(runs[1].environment, versions=versions, python="CPython 3.99")
     warnings = compare_runs([runs[0], replace(runs[1], environment=environment)]).warnings
     assert warnings == [
         "versions of numpy differ: 1.0, 2.4.6",
+        "versions of torch differ: 2.13.0, not installed",
         "versions of Python differ: CPython 3.11, CPython 3.99",
     ]
 
@@ -72,7 +75,14 @@ def test_other_versions_are_warned_about(runs: list[Run]) -> None:
         ({"seed": 1}, "seeds, and so prompts, differ (0 and 1)"),
         ({"max_num_seqs": 7}, "limits of sequences differ (256 and 7)"),
         ({"block_size": 8}, "block sizes differ (16 and 8)"),
-        ({"enable_prefix_caching": True}, "settings of the prefix cache differ (False and True)"),
+        ({"enable_prefix_caching": True}, "settings of the prefix cache differ (off and on)"),
+        ({"max_model_len": 64}, "length limits differ (none and 64)"),
+        (
+            {"workload": Synthetic(num_prompts=3, input_len=LengthRange(4, 6), output_len=LengthRange(9, 9))},
+            "workloads differ (output_len 2:4 and 9)",
+        ),
+        ({"workload": Prompts(texts=("a",))}, "workloads differ (synthetic and prompts)"),
+        ({"arrivals": Arrivals(kind="poisson", request_rate=5)}, "arrivals differ (all at once and at random, 5/s)"),
     ],
 )
 def test_runs_that_differ_in_more_than_the_codec_are_refused(
@@ -105,6 +115,24 @@ def test_the_number_of_blocks_matters_only_where_it_had_a_say(runs: list[Run]) -
         compare_runs([first, preempted])
 
 
+def test_a_run_twice_is_refused(runs: list[Run]) -> None:
+    with pytest.raises(ResultsError, match=f"{runs[1].id} can't be compared with itself"):
+        compare_runs([runs[0], runs[1], runs[1]])
+
+
+def test_outputs_are_not_equal_where_there_are_none(runs: list[Run]) -> None:
+    silent = [replace(run, repeats=[replace(one, output_tokens=0) for one in run.repeats]) for run in runs[:2]]
+    assert [row.outputs for row in compare_runs(silent).rows] == ["not compared", "not compared"]
+
+
+def test_what_was_not_measured_is_not_nothing(runs: list[Run]) -> None:
+    repeats = list(runs[1].repeats)
+    repeats[0] = replace(repeats[0], phases_us={k: v for k, v in repeats[0].phases_us.items() if k != "adapt"})
+    _, other = compare_runs([runs[0], replace(runs[1], repeats=repeats)]).rows
+    assert (other.host_us_without_adapt, other.host_without_adapt) == (None, None)
+    assert other.host is not None
+
+
 def test_other_outputs_of_the_same_batches_are_a_fault(runs: list[Run]) -> None:
     with pytest.raises(OutputsDifferError, match="pickle and msgspec differ in group 1, although the same batches ran"):
         compare_runs([replace(runs[0], weights=WeightsInfo("dummy", "sim-1")), with_outputs(runs[1])])
@@ -118,7 +146,7 @@ def test_other_outputs_of_the_simulated_model_are_a_fault_whatever_ran(runs: lis
 def test_other_outputs_of_other_batches_are_told(runs: list[Run]) -> None:
     first = replace(runs[0], weights=WeightsInfo("dummy", "sim-1"))
     comparison = compare_runs([first, with_outputs(runs[1], batches="other")])
-    assert [row.outputs for row in comparison.rows] == ["equal", "differ"]
+    assert [row.outputs for row in comparison.rows] == ["not compared", "differ"]
     assert comparison.warnings == [
         "outputs of pickle and msgspec differ in group 1; other batches ran, so rounding may be the cause"
     ]
@@ -126,10 +154,11 @@ def test_other_outputs_of_other_batches_are_told(runs: list[Run]) -> None:
 
 def test_labels_tell_runs_apart(runs: list[Run]) -> None:
     assert labels(compare_runs(runs)) == ["pickle", "msgspec", "delta"]
-    assert labels(compare_runs([runs[0], replace(runs[0], id="again")])) == ["pickle #1", "pickle #2"]
-    pipes = with_spec(runs[0], transport="pipe")
+    again = replace(runs[0], id="again")
+    assert labels(compare_runs([runs[0], again])) == ["pickle #1", "pickle #2"]
+    pipes = with_spec(again, transport="pipe")
     assert labels(compare_runs([runs[0], pipes, runs[2]])) == ["pickle shm", "pickle pipe", "delta shm"]
-    packed = with_spec(runs[0], result_format="packed")
+    packed = with_spec(again, result_format="packed")
     assert labels(compare_runs([runs[0], packed])) == ["pickle pickle", "pickle packed"]
 
 

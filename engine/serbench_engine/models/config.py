@@ -70,10 +70,14 @@ class SimConfig(msgspec.Struct, frozen=True, tag="sim"):
 
 
 class WeightsSource(msgspec.Struct, frozen=True):
-    """Where a model's weights are. ``files`` are absolute paths; none for ``dummy`` and ``sim``."""
+    """Where a model's weights are. ``files`` are absolute paths; none for ``dummy`` and ``sim``.
+
+    ``origin``: what the files were made of here, None where they are as published.
+    """
 
     kind: Literal["safetensors", "bin", "gguf", "dummy", "sim"]
     files: tuple[str, ...] = ()
+    origin: str | None = None
 
 
 class ResolvedModel(msgspec.Struct, frozen=True):

