@@ -21,18 +21,15 @@ class Names(click.ParamType["tuple[str, ...]"]):
 
 
 class Numbers(click.ParamType["tuple[int, ...]"]):
-    """Whole numbers of at least ``least``, with commas in between; sorted, none twice."""
+    """Whole numbers of a range, with commas in between; sorted, none twice."""
 
     name = "N,N,..."
 
-    def __init__(self, least: int) -> None:
-        self._least = least
+    def __init__(self, one: click.ParamType[int]) -> None:
+        self._one = one
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         """The numbers, or a usage error."""
         if isinstance(value, tuple):
             return value
-        parts = [part.strip() for part in str(value).split(",")]
-        if not all(part.isdecimal() and int(part) >= self._least for part in parts):
-            self.fail(f"{value!r}: write whole numbers of at least {self._least} with commas in between", param, ctx)
-        return tuple(sorted(set(map(int, parts))))
+        return tuple(sorted({self._one.convert(part.strip(), param, ctx) for part in str(value).split(",")}))

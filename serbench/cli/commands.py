@@ -17,6 +17,7 @@ import click
 
 from serbench.cli.main import Terminated
 from serbench.errors import FaultError, OutputError, SerbenchError
+from serbench.report.harmless import harmless
 from serbench_engine.errors import ConfigError, EngineError, RequestError, WorkerError
 
 COMMANDS: Final[dict[str, str]] = {
@@ -149,9 +150,9 @@ def _tell(error: Exception) -> None:
         line, below = error.format_message(), ""
     else:
         line, below = str(error), ""
-    click.echo(f"serbench: {' '.join(line.split())}", err=True)
+    click.echo(f"serbench: {harmless(' '.join(line.split()))}", err=True)
     if below:
-        click.echo(textwrap.indent(below.rstrip(), "    "), err=True)
+        click.echo(harmless(textwrap.indent(below.rstrip(), "    ")), err=True)
 
 
 def _forget_stdout() -> None:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from serbench.cli import ranges
 from serbench.cli.comma_separated import Names, Numbers
 from serbench.cli.options import SectionCommand, SectionOption, measuring_options, path_options
 
@@ -40,7 +41,7 @@ Examples:
     "batches",
     cls=SectionOption,
     section="What is measured",
-    type=Numbers(1),
+    type=Numbers(ranges.ROWS),
     help=f"Requests that decode.  [default: {','.join(map(str, BATCHES))}; {BATCH} with --context]",
 )
 @click.option(
@@ -48,14 +49,14 @@ Examples:
     "contexts",
     cls=SectionOption,
     section="What is measured",
-    type=Numbers(2),
+    type=Numbers(ranges.CONTEXTS),
     help=f"Tokens of each.  [default: {CONTEXT}, and {','.join(map(str, CONTEXTS))} at batch {BATCH}]",
 )
 @click.option(
     "--steps",
     cls=SectionOption,
     section="What is measured",
-    type=click.IntRange(min=8),
+    type=ranges.DECODE_STEPS,
     metavar="N",
     default=128,
     help="Decode steps a repeat; fewer where a large state is sent whole.",

@@ -2,12 +2,12 @@
 
 import click
 
+from serbench.cli import ranges
+
 
 @click.command("codecs", short_help="List the codecs, or check one.")
 @click.option("--check", "name", metavar="CODEC", help="Put this codec to the test that every codec must pass.")
-@click.option(
-    "--examples", type=click.IntRange(min=1), default=50, show_default=True, help="Conversations that --check plays."
-)
+@click.option("--examples", type=ranges.PASSES, default=50, show_default=True, help="Conversations that --check plays.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the conversations.")
 def command(name: str | None, examples: int, seed: int) -> None:
     """List the codecs with what they send, their options and traits; plug-ins too.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 import msgspec
 
-from serbench.cli import completing
+from serbench.cli import completing, ranges
 
 if TYPE_CHECKING:
     from serbench.experiment import Experiment
@@ -63,8 +63,6 @@ def section(name: str, *options: tuple[str, dict[str, Any]]) -> Callable[[Comman
 
     return add
 
-
-_COUNT: Final = click.IntRange(min=1)
 
 model_options: Final = section(
     "Model",
@@ -136,12 +134,12 @@ path_options: Final = section(
     ),
     (
         "--workers",
-        {"type": _COUNT, "metavar": "N", "default": 1, "help": "Workers that receive every plan (sim only)."},
+        {"type": ranges.WORKERS, "metavar": "N", "default": 1, "help": "Workers that receive every plan (sim only)."},
     ),
     (
         "--step-timeout",
         {
-            "type": click.FloatRange(min=0, min_open=True),
+            "type": ranges.SECONDS,
             "default": 120.0,
             "metavar": "SECONDS",
             "help": "A worker that takes longer for a step counts as hung.",
@@ -151,25 +149,25 @@ path_options: Final = section(
 
 engine_options: Final = section(
     "Engine limits",
-    ("--max-num-seqs", {"type": _COUNT, "metavar": "N", "default": 256, "help": "Requests that run at once."}),
-    ("--max-num-batched-tokens", {"type": _COUNT, "metavar": "N", "default": 2048, "help": "Tokens a step."}),
+    ("--max-num-seqs", {"type": ranges.ROWS, "metavar": "N", "default": 256, "help": "Requests that run at once."}),
+    ("--max-num-batched-tokens", {"type": ranges.TOKENS, "metavar": "N", "default": 2048, "help": "Tokens a step."}),
     (
         "--max-model-len",
         {
-            "type": click.IntRange(min=2),
+            "type": ranges.CONTEXTS,
             "metavar": "N",
             "help": "Prompt and output tokens together.  [default: the model's]",
         },
     ),
-    ("--block-size", {"type": _COUNT, "metavar": "N", "default": 16, "help": "Tokens a block of KV cache."}),
+    ("--block-size", {"type": ranges.TOKENS, "metavar": "N", "default": 16, "help": "Tokens a block of KV cache."}),
     (
         "--num-blocks",
-        {"type": _COUNT, "metavar": "N", "help": "Blocks of KV cache.  [default: what --kv-memory holds]"},
+        {"type": ranges.BLOCKS, "metavar": "N", "help": "Blocks of KV cache.  [default: what --kv-memory holds]"},
     ),
     (
         "--kv-memory",
         {
-            "type": click.FloatRange(0, 1, min_open=True),
+            "type": ranges.SHARES,
             "default": 0.5,
             "metavar": "SHARE",
             "help": "Share of the free memory that the KV cache may take.",
@@ -180,15 +178,18 @@ engine_options: Final = section(
 
 measuring_options: Final = section(
     "Measuring",
-    ("--repeats", {"type": _COUNT, "metavar": "N", "default": 5, "help": "Timed passes, each with other prompts."}),
+    (
+        "--repeats",
+        {"type": ranges.PASSES, "metavar": "N", "default": 5, "help": "Timed passes, each with other prompts."},
+    ),
     (
         "--warmup",
-        {"type": click.IntRange(min=0), "metavar": "N", "default": 1, "help": "Passes before that, not timed."},
+        {"type": ranges.WARM_UPS, "metavar": "N", "default": 1, "help": "Passes before that, not timed."},
     ),
     (
         "--seed",
         {
-            "type": click.IntRange(min=0),
+            "type": ranges.SEEDS,
             "metavar": "N",
             "default": 0,
             "help": "Of prompts, order, sampling and dummy weights.",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
+from serbench.cli import ranges
 from serbench.cli.comma_separated import Names
 from serbench.cli.options import SectionCommand, SectionOption, measuring_options, path_options
 from serbench.cli.simulated import path_experiment, progress_shown
@@ -54,7 +55,7 @@ _FOR_STORED_RUNS: Final = frozenset({"runs", "steps", "token", "folder", "json",
     "--batch",
     cls=SectionOption,
     section="Host times",
-    type=click.IntRange(min=1),
+    type=ranges.ROWS,
     metavar="N",
     default=256,
     help="Requests that decode.",
@@ -63,7 +64,7 @@ _FOR_STORED_RUNS: Final = frozenset({"runs", "steps", "token", "folder", "json",
     "--context",
     cls=SectionOption,
     section="Host times",
-    type=click.IntRange(min=2),
+    type=ranges.CONTEXTS,
     metavar="N",
     default=512,
     help="Tokens of each.",

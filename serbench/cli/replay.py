@@ -4,6 +4,7 @@ from typing import Final
 
 import click
 
+from serbench.cli import ranges
 from serbench.cli.comma_separated import Names
 from serbench.cli.options import SectionCommand, SectionOption, measuring_options
 from serbench.cli.simulated import progress_shown
@@ -52,19 +53,19 @@ PATH: Final = "Between scheduler and worker"
     "step_timeout_s",
     cls=SectionOption,
     section=PATH,
-    type=click.FloatRange(min=0, min_open=True),
+    type=ranges.SECONDS,
     default=120.0,
     metavar="SECONDS",
     help="A worker that takes longer for a step counts as hung.",
 )
 @click.option(
-    "--steps", cls=SectionOption, section="Measuring", type=click.IntRange(min=1), metavar="N", help="The first N only."
+    "--steps", cls=SectionOption, section="Measuring", type=ranges.STEPS, metavar="N", help="The first N only."
 )
 @click.option(
     "--check-every",
     cls=SectionOption,
     section="Measuring",
-    type=click.IntRange(min=1),
+    type=ranges.STEPS,
     default=64,
     metavar="N",
     help="Steps between two digests of the worker's table; counts and newest ids are compared in each.",

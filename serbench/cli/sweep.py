@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from serbench.cli import ranges
 from serbench.cli.axes import axes_of, axis_options, chosen, experiment_maker
 from serbench.cli.options import SectionCommand, SectionOption
 
@@ -54,7 +55,7 @@ grid.toml, for instance:
     "--stay",
     cls=SectionOption,
     section="Sweep",
-    type=click.IntRange(min=1),
+    type=ranges.PASSES,
     default=1,
     metavar="N",
     help="Repeats each time an engine is opened; more saves starts and warm-ups, fewer spread a point over the time.",

@@ -2,7 +2,7 @@
 
 import click
 
-from serbench.cli import completing
+from serbench.cli import completing, ranges
 from serbench.cli.workload_options import DATASET_FORMATS
 
 EXAMPLES = """
@@ -28,7 +28,7 @@ Examples:
     help="Count texts in tokens of the tokenizer in this folder.",
     shell_complete=completing.folders,
 )
-@click.option("--max-model-len", type=click.IntRange(min=2), metavar="N", help="Leave out requests that are longer.")
+@click.option("--max-model-len", type=ranges.CONTEXTS, metavar="N", help="Leave out requests that are longer.")
 @click.option("--strict", is_flag=True, help="Rows that can't be used are an error.")
 @click.option("--json", "as_json", is_flag=True, help="Print the document, and nothing else, on stdout.")
 def command(

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from serbench.cli import ranges
 from serbench.cli.options import Choices, Command, section
 from serbench.errors import ExperimentError
 
 if TYPE_CHECKING:
     from serbench.workload.spec import Arrivals, LengthRange, WorkloadSpec
-
-_COUNT: Final = click.IntRange(min=1)
-_ABOVE_0: Final = click.FloatRange(min=0, min_open=True)
 
 DATASET_FORMATS: Final = ("sharegpt", "jsonl", "text", "openai-batch", "azure", "burstgpt", "mooncake")
 """Named here, too, because reading the table itself takes longer than a help page may."""
@@ -39,7 +37,7 @@ class Lengths(click.ParamType["LengthRange"]):
 
 _request_options: Final = section(
     "Workload",
-    ("--num-prompts", {"type": _COUNT, "metavar": "N", "help": "Requests a repeat.  [default: 32]"}),
+    ("--num-prompts", {"type": ranges.REQUESTS, "metavar": "N", "help": "Requests a repeat.  [default: 32]"}),
     ("--input-len", {"type": Lengths(), "help": "Prompt tokens: 128, or a range such as 64:256.  [default: 128]"}),
     (
         "--output-len",
@@ -69,7 +67,7 @@ _arrival_options: Final = section(
     (
         "--request-rate",
         {
-            "type": _ABOVE_0,
+            "type": ranges.RATES,
             "metavar": "R",
             "help": "Requests arrive at random, R a second.  [default: all at once]",
         },
@@ -84,14 +82,18 @@ _arrival_options: Final = section(
     (
         "--time-scale",
         {
-            "type": _ABOVE_0,
+            "type": ranges.TIME_SCALES,
             "metavar": "F",
             "help": "Makes the file's clock F times as slow; 0.5: twice as fast.  [default: 1]",
         },
     ),
     (
         "--max-concurrency",
-        {"type": _COUNT, "metavar": "N", "help": "Requests with the engine at once; others wait, and that counts."},
+        {
+            "type": ranges.REQUESTS,
+            "metavar": "N",
+            "help": "Requests with the engine at once; others wait, and that counts.",
+        },
     ),
 )
 

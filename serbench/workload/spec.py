@@ -23,8 +23,14 @@ class LengthRange(msgspec.Struct, frozen=True):
     high: int
 
     def __post_init__(self) -> None:
-        if not 1 <= self.low <= self.high <= _MAX_LENGTH:
-            raise ExperimentError(f"length {self} is none: give a number of at least 1, or a range such as 64:256")
+        if not (1 <= self.low <= _MAX_LENGTH and 1 <= self.high <= _MAX_LENGTH):
+            raise ExperimentError(
+                f"length {self} is out of range; write a number from 1 to {_MAX_LENGTH}, or a range such as 64:256"
+            )
+        if self.low > self.high:
+            raise ExperimentError(
+                f"length {self} ends below its beginning; write the smaller number first: {self.high}:{self.low}"
+            )
 
     @staticmethod
     def parse(text: str) -> "LengthRange":
@@ -35,7 +41,7 @@ class LengthRange(msgspec.Struct, frozen=True):
         """
         match = _RANGE.fullmatch(text.strip())
         if match is None:
-            raise ExperimentError(f"length {text!r} is none: give a number of at least 1, or a range such as 64:256")
+            raise ExperimentError(f"length {text!r} is none; write a number of at least 1, or a range such as 64:256")
         return LengthRange(int(match[1]), int(match[2] or match[1]))
 
     def __str__(self) -> str:

@@ -1,12 +1,17 @@
 """Tests that bad input is one clear line and exit 2, before anything is started. They do not know how it is found."""
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Final
 
+import click
 import pytest
 
+from serbench.cli.comma_separated import Numbers
+from serbench.cli.commands import COMMANDS, cli
+from serbench.cli.ranges import Real, Whole
 from tests.serbench.cli.calling import HERE, refused
 
 OPT: Final = ("run", "--model", "facebook/opt-125m", "--weights", "dummy")
@@ -37,7 +42,9 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--max-model-len", "100", "--input-len", "100"], ["--input-len 100", "limit of 100"]),
         (["--max-model-len", "99999"], ["99999", "32768"]),
         (["--input-len", "64:"], ["--input-len", "a range such as 64:256"]),
-        (["--input-len", "64:32"], ["64:32", "a range such as 64:256"]),
+        (["--input-len", "64:8"], ["--input-len", "64:8 ends below its beginning", "smaller number first: 8:64"]),
+        (["--input-len", "0:8"], ["--input-len", "0:8 is out of range", "from 1 to 16777216"]),
+        (["--output-len", "9" * 30], ["--output-len", "is out of range", "from 1 to 16777216"]),
         (["--dataset", "missing.json"], ["missing.json: there is no such file"]),
         (["--dataset", "x", "--input-len", "5"], ["--input-len does not go with --dataset"]),
         (["--dataset", "x", "--dataset-format", "csv"], ["--dataset-format", "'csv' is not one of", "'burstgpt'"]),
@@ -46,7 +53,7 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--arrivals", "trace"], ["--arrivals trace goes by the clock of a file"]),
         (["--arrivals", "poisson"], ["--arrivals poisson needs a --request-rate"]),
         (["--arrivals", "trace", "--request-rate", "2"], ["--request-rate 2", "--arrivals trace", "give one"]),
-        (["--request-rate", "0"], ["--request-rate", "x>0"]),
+        (["--request-rate", "0"], ["--request-rate", "0 is out of range", "from 0.001 to"]),
         (["--time-scale", "2"], ["--time-scale goes with --arrivals trace"]),
         (["--max-concurrency", "0"], ["--max-concurrency"]),
         (["--dataset", "x", "--prompt", "y"], ["--prompt and --dataset are two workloads"]),
@@ -89,6 +96,25 @@ def test_run(args: list[str], words: list[str], tmp_path: Path) -> None:
 def test_numbers_must_be_above_zero(option: str, value: str) -> None:
     line = refused("run", "--model", "sim", option, value)
     assert option in line
+
+
+def numbers() -> list[tuple[str, str]]:
+    """Every option of every command that takes numbers, Several of them perhaps."""
+    commands = {name: cli.get_command(click.Context(cli), name) for name in COMMANDS}
+    return [
+        (name, param.opts[0])
+        for name, command in commands.items()
+        if command is not None
+        for param in command.params
+        if isinstance(getattr(param.type, "one", param.type), (Whole, Real, Numbers))
+    ]
+
+
+@pytest.mark.parametrize(("command", "option"), numbers())
+def test_absurd_numbers_are_refused_with_what_would_be_right(command: str, option: str) -> None:
+    for value in ("99999999999999999999", "1e300", "nan", "x"):
+        line = refused(command, option, value)
+        assert re.search(rf"'{option}'.*{value}.*; write (one|a whole number) (from|above)", line)
 
 
 @pytest.mark.parametrize("option", ["--warmup", "--seed"])

@@ -65,9 +65,9 @@ def test_what_is_skipped_is_shown() -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["--batch", "1,x"], ["'1,x'", "whole numbers of at least 1"]),
-        (["--batch", "0"], ["'0'", "at least 1"]),
-        (["--context", "1"], ["at least 2"]),
+        (["--batch", "1,x"], ["--batch", "'x' is no whole number", "from 1 to 2147483647"]),
+        (["--batch", "0"], ["--batch", "0 is out of range", "from 1 to 2147483647"]),
+        (["--context", "1"], ["--context", "1 is out of range", "from 2 to"]),
         (["--codec", ","], ["names nothing"]),
         (["--codec", "detla"], ["no codec 'detla'", "Did you mean delta"]),
         (["--codec", "none"], ["codec none hands things over by reference", "use --executor inproc"]),

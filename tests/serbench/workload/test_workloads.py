@@ -41,10 +41,15 @@ def test_lengths_are_read(text: str, low: int, high: int) -> None:
     assert LengthRange.parse(text) == LengthRange(low, high)
 
 
-@pytest.mark.parametrize("text", ["0", "-5", "", "a", "5:4", "1:", "1:2:3", "1.5", "99999999999"])
+@pytest.mark.parametrize("text", ["0", "-5", "", "a", "4:0", "1:", "1:2:3", "1.5", "99999999999"])
 def test_lengths_that_are_none_are_refused(text: str) -> None:
-    with pytest.raises(ExperimentError, match="a number of at least 1, or a range such as 64:256"):
+    with pytest.raises(ExperimentError, match=r"write a number (of at least 1|from 1 to 16777216), or a range such as"):
         LengthRange.parse(text)
+
+
+def test_a_range_that_ends_below_its_beginning_is_shown_the_right_way_round() -> None:
+    with pytest.raises(ExperimentError, match=r"length 64:8 ends below its beginning; .* 8:64"):
+        LengthRange.parse("64:8")
 
 
 # --- synthetic -----------------------------------------------------------------------------------------------------
@@ -76,7 +81,7 @@ def test_synthetic_groups_differ_and_repeat_by_seed() -> None:
     [
         (LengthRange(100, 100), LengthRange(1, 1), "--input-len 100 leaves no room for output .* limit of 100"),
         (LengthRange(5, 5000), LengthRange(1, 1), "--input-len 5:5000 leaves no room"),
-        (LengthRange(60, 60), LengthRange(41, 41), "make 101 tokens, over the model's limit of 100"),
+        (LengthRange(60, 60), LengthRange(41, 41), "make 101 tokens, over the limit of 100"),
     ],
 )
 def test_synthetic_lengths_over_the_limit_are_refused(
@@ -185,7 +190,7 @@ def test_prompts_in_the_chat_template() -> None:
 
 
 def test_prompts_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ExperimentError, match="has 100 tokens; the model takes 1 to 99"):
+    with pytest.raises(ExperimentError, match="has 100 tokens; it may have 1 to 99"):
         make(Prompts(texts=("x" * 100,)))
     with pytest.raises(ExperimentError, match="not empty"):
         Prompts(texts=("",))
