@@ -10,6 +10,7 @@ import gc
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +18,7 @@ from typing import Protocol
 import msgspec
 
 from serbench.environment import Environment, describe_environment
+from serbench.errors import ResultsError
 from serbench.experiment import Experiment, engine_key
 from serbench.garbage import swept
 from serbench.interleave import balanced_order
@@ -220,7 +222,8 @@ class Harness:
         for recorder in self.recorders:
             if 0 < len(recorder.repeats) < recorder.experiment.repeats:
                 recorder.warn([f"{how} after {len(recorder.repeats)} of {recorder.experiment.repeats} repeats"])
-                recorder.save()
+                with suppress(ResultsError):  # what ended it is told
+                    recorder.save()
 
 
 def _new_recorders(

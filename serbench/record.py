@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from serbench.environment import Environment
+from serbench.errors import ResultsError
 from serbench.experiment import Experiment
 from serbench.noise import load_warning, noise_warnings
 from serbench.results import Repeat, Run, Spread, TokenizerInfo, WeightsInfo
@@ -72,9 +73,17 @@ class Recorder:
         self._warnings.update(dict.fromkeys(lines))
 
     def add(self, repeat: Repeat) -> None:
-        """Take a repeat in and store the run as it is now."""
+        """Take a repeat in and store the run as it is now; what can't be stored is not taken in.
+
+        Raises:
+            ResultsError: it can't be stored.
+        """
         self._repeats.append(repeat)
-        self.save()
+        try:
+            self.save()
+        except ResultsError:
+            self._repeats.pop()
+            raise
 
     def save(self) -> None:
         """Store the run as it is now."""

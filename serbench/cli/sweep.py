@@ -120,6 +120,7 @@ def _ready(points: "Sequence[Point]", path: Path) -> "Readiness":
 
 
 def _measure(folder: "SweepFolder", ready: "Readiness", *, quiet: bool) -> "SweepTable":
+    from serbench.errors import ResultsError
     from serbench.live import LiveEngine
     from serbench.report.console import error_console, tell
     from serbench.report.sweep_progress import SweepProgress
@@ -136,7 +137,7 @@ def _measure(folder: "SweepFolder", ready: "Readiness", *, quiet: bool) -> "Swee
             _tell_where_it_is(console, folder, runner, total)
         try:
             runner.run()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, ResultsError):
             tell(console, f"{runner.kept} of {total} repeats are kept in {folder.path}; the same command goes on")
             raise
     return tabulate(folder.manifest, folder.runs(), ready.impossible)

@@ -1,10 +1,13 @@
 """Calls the command line in this process. It does not know what is asked of it."""
 
+import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import click.testing
 
 from serbench.cli.commands import cli
+from serbench.files import write_atomically
 
 QUICK = ("--num-prompts", "4", "--input-len", "8", "--output-len", "4", "--repeats", "1", "--warmup", "0")
 HERE = ("--model", "sim", "--executor", "inproc", *QUICK)
@@ -30,3 +33,16 @@ def one_line(stderr: str) -> str:
     [line] = stderr.splitlines()
     assert line.startswith("serbench: ")
     return line
+
+
+def full_after(files: int) -> Callable[[Path, bytes], None]:
+    """What writes files to a disk that has room for so many, in the place of ``write_atomically``."""
+    written: list[Path] = []
+
+    def write(path: Path, data: bytes) -> None:
+        if len(written) == files:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written.append(path)
+        write_atomically(path, data)
+
+    return write

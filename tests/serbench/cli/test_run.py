@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from serbench.results import read_run
-from tests.serbench.cli.calling import HERE, QUICK, call, refused
+from tests.serbench.cli.calling import HERE, QUICK, call, full_after, refused
 
 LONG = ("--num-prompts", "64", "--input-len", "64", "--output-len", "200", "--repeats", "200", "--warmup", "0")
 
@@ -161,6 +161,16 @@ def test_a_signal_keeps_what_was_measured_and_says_where(number: int, code: int,
     assert f"{len(run.repeats)} of 200 repeats of delta are kept in {path}" in err
     assert any(line.startswith("interrupted after") for line in run.warnings)
     assert "Traceback" not in err
+
+
+def test_a_full_disk_is_told_with_what_is_really_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serbench.results.write_atomically", full_after(2))
+    result = call("run", *HERE, "--repeats", "4", "--quiet", folder=tmp_path)
+    kept, error = result.stderr.splitlines()
+    [path] = tmp_path.iterdir()
+    assert kept == f"2 of 4 repeats of delta are kept in {path}"
+    assert error == f"serbench: {path} can't be written: No space left on device"
+    assert len(read_run(path).repeats) == 2
 
 
 def test_dummy_weights_are_told_on_screen_and_in_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

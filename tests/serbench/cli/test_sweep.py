@@ -18,7 +18,7 @@ import pytest
 
 from serbench.cli.commands import cli
 from serbench.results import read_run
-from tests.serbench.cli.calling import one_line
+from tests.serbench.cli.calling import full_after, one_line
 
 TINY = ("--model", "sim", "--executor", "inproc", "--output-len", "4", "--warmup", "0")
 GRID = (*TINY, "--codec", "pickle,delta", "--num-prompts", "4,8", "--input-len", "8,16", "--repeats", "4")
@@ -131,9 +131,9 @@ def test_a_point_that_can_t_be_is_told_and_the_rest_is_measured(tmp_path: Path) 
     [
         (("--codec", "pickle,dleta"), "no codec 'dleta'. Did you mean delta?"),
         (("--codec", "delta,delta"), "--codec has delta twice"),
-        (("--max-num-seqs", "16,x"), "'x' is not a valid integer range"),
+        (("--max-num-seqs", "16,x"), "'x' is no whole number"),
         (("--max-num-seqs", "16,,32"), "'16,,32' has an empty value"),
-        (("--repeats", "4,5"), "'4,5' is not a valid integer range"),
+        (("--repeats", "4,5"), "'4,5' is no whole number"),
         (("--input-len", "70000,80000"), "--input-len 70000 leaves no room"),
         (("--name", "../mine"), "--name '../mine' can't name a folder"),
         (("--grid", "nowhere.toml"), "--grid nowhere.toml can't be read: No such file or directory"),
@@ -175,6 +175,15 @@ def test_results_are_on_disk_before_anything_is_drawn(tmp_path: Path, monkeypatc
     assert "4 of 4 are there already" in again.stderr
     assert "2 of 2 points done" in again.stdout
     assert all(len(line) <= 80 for line in again.stdout.splitlines() if "Stored in" not in line)
+
+
+def test_a_full_disk_is_told_with_what_is_really_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serbench.results.write_atomically", full_after(3))
+    result = sweep(tmp_path, *TINY, "--num-prompts", "4,8", "--repeats", "4", "--quiet")
+    kept, error = result.stderr.splitlines()
+    assert kept.startswith("3 of 8 repeats are kept in ")
+    assert error.endswith("can't be written: No space left on device")
+    assert len(stored(tmp_path)) == 3
 
 
 def test_a_name_that_another_sweep_has_is_refused(tmp_path: Path) -> None:
