@@ -152,7 +152,7 @@ def _tell(error: Exception) -> None:
         line, below = str(error), ""
     click.echo(f"serbench: {harmless(' '.join(line.split()))}", err=True)
     if below:
-        click.echo(harmless(textwrap.indent(below.rstrip(), "    ")), err=True)
+        click.echo(harmless(textwrap.indent(below.rstrip(), "    ", lambda _: True)), err=True)
 
 
 def _forget_stdout() -> None:
