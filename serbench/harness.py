@@ -161,7 +161,7 @@ class Harness:
         report = session.close()
         repeat = record(done, report, group=turn.group, order=turn.order)
         self.last_finished[turn.thing] = done.finished
-        recorder.warn(thing.workload.notes())
+        recorder.note_workload(thing.workload.notes())
         recorder.warn(_short(requests, done.finished))
         if repeat.recoveries:
             recorder.warn(

@@ -59,6 +59,7 @@ class Recorder:
         self._id = run_id or new_id(self._created, experiment)
         self._repeats: list[Repeat] = [] if begun is None else list(begun.repeats)
         self._warnings: dict[str, None] = {}
+        self._of_workload: Sequence[str] = ()
         if begun is not None:
             derived = _noise(begun.repeats, begun.environment)
             self.warn(line for line in begun.warnings if line not in derived)
@@ -71,6 +72,10 @@ class Recorder:
     def warn(self, lines: Iterable[str]) -> None:
         """Note what a reader of the figures must know; the same line is kept once."""
         self._warnings.update(dict.fromkeys(lines))
+
+    def note_workload(self, lines: Sequence[str]) -> None:
+        """Note what the workload says of all requests it gave so far, in the place of what it said before."""
+        self._of_workload = lines
 
     def add(self, repeat: Repeat) -> None:
         """Take a repeat in and store the run as it is now; what can't be stored is not taken in.
@@ -104,7 +109,7 @@ class Recorder:
             outputs_digest=_combined(repeat.outputs_digest for repeat in repeats),
             batches_digest=_combined(repeat.batches_digest for repeat in repeats),
             summary=_summary(repeats),
-            warnings=[*self._warnings, *_noise(repeats, self._environment)],
+            warnings=[*self._warnings, *self._of_workload, *_noise(repeats, self._environment)],
         )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from serbench.errors import DatasetError, ExperimentError
-from serbench.workload.rows import counted_reasons, reasons_with_lines
+from serbench.workload.rows import counted_reasons
 
 
 class LeftOut:
@@ -28,7 +28,7 @@ class LeftOut:
         """
         reasons = self.by_reason()
         if self._strict and reasons:
-            raise DatasetError(f"{self._path}: --strict, and rows can't be used: {reasons_with_lines(reasons)}")
+            raise DatasetError(f"{self._path}: --strict, and rows can't be used: {counted_reasons(reasons)}")
         if not usable:
             counted = counted_reasons(reasons) or "no rows"
             raise ExperimentError(f"{self._path}: none of its rows can be used: {counted}")

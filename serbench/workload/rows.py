@@ -1,6 +1,5 @@
 """What a file of requests holds, row by row: texts, or lengths with times. It does not know file formats or tokens."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -65,20 +64,17 @@ class Unusable(Exception):
 
 
 def counted_reasons(left_out: Mapping[str, Sequence[int]]) -> str:
-    """``2 prompt is empty, 1 not JSON``; "" where nothing was left out."""
-    counts = Counter({reason: len(lines) for reason, lines in left_out.items()})
-    return ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()) if count)
-
-
-def reasons_with_lines(left_out: Mapping[str, Sequence[int]]) -> str:
-    """``prompt is empty (lines 3, 7)``: the same with the first lines of each."""
+    """``2 prompt is empty (lines 3, 7); 1 not JSON (line 9)``; "" where nothing was left out."""
     return "; ".join(
-        f"{reason} ({line_numbers(lines, len(lines))})" for reason, lines in sorted(left_out.items()) if lines
+        f"{len(lines)} {reason} ({line_numbers(lines, len(lines))})"
+        for reason, lines in sorted(left_out.items())
+        if lines
     )
 
 
 def line_numbers(lines: Sequence[int], count: int) -> str:
-    """``lines 3, 7 and 12 more``: the first of them, and how many of all ``count`` these are not."""
-    shown = sorted(lines)[:LINES_SHOWN]
-    more = f" and {count - len(shown)} more" if count > len(shown) else ""
-    return f"line{'s' if count > 1 else ''} {', '.join(map(str, shown))}{more}"
+    """``lines 3, 7 and 12 more``: the first of them, each once, and how many of all ``count`` rows are not on these."""
+    shown = sorted(set(lines))[:LINES_SHOWN]
+    others = count - sum(line in shown for line in lines)
+    more = f" and {others} more" if others else ""
+    return f"line{'s' if len(shown) + others > 1 else ''} {', '.join(map(str, shown))}{more}"

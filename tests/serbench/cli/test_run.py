@@ -65,11 +65,23 @@ def test_rows_left_out_are_shown_and_stored(tmp_path: Path) -> None:
     data.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in ("good", "", "too long " * 20)))
     args = ("--model", "sim", "--executor", "inproc", "--max-model-len", "64", "--repeats", "1", "--output-len", "2")
     result = call("run", *args, "--dataset", str(data), folder=tmp_path / "runs")
-    assert "1 longer than the limit of 64 tokens, 1 prompt is empty" in result.stdout
+    assert "1 longer than the limit of 64 tokens (line 3); 1 prompt is empty (line 2)" in result.stdout
     [path] = (tmp_path / "runs").iterdir()
     run = read_run(path)
     assert any("rows left out" in line for line in run.warnings)
     assert run.repeats[0].input_tokens == 4
+
+
+def test_rows_left_out_in_several_repeats_are_told_together(tmp_path: Path) -> None:
+    data = tmp_path / "data.jsonl"
+    data.write_text(
+        "".join(json.dumps({"prompt": "good" if i % 9 == 0 else "too long " * 20}) + "\n" for i in range(90))
+    )
+    args = ("--model", "sim", "--executor", "inproc", "--max-model-len", "64", "--output-len", "2", "--repeats", "4")
+    call("run", *args, "--dataset", str(data), "--num-prompts", "2", folder=tmp_path / "runs")
+    [path] = (tmp_path / "runs").iterdir()
+    [told] = [line for line in read_run(path).warnings if "rows left out" in line]
+    assert "longer than the limit of 64 tokens (lines " in told
 
 
 def test_the_same_command_gives_the_same_outputs(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_rows_over_a_limit_are_left_out_and_strict_refuses_them(tmp_path: Path) 
     found = describe(path, Bytes(), "", max_model_len=50)
     assert found.usable == 1
     assert [(one.rows, one.lines) for one in found.left_out] == [(1, [3]), (1, [2])]
-    with pytest.raises(DatasetError, match=r"\(line 3\); longer than the limit of 50 tokens \(line 2\)"):
+    with pytest.raises(DatasetError, match=r"\(line 3\); 1 longer than the limit of 50 tokens \(line 2\)"):
         describe(path, Bytes(), "", max_model_len=50, strict=True)
     with pytest.raises(ExperimentError, match="none of its rows can be used"):
         describe(path, Bytes(), "", max_model_len=5)

@@ -179,7 +179,7 @@ def test_rows_over_the_limit_make_room_for_others(tmp_path: Path) -> None:
     path = mooncake(tmp_path / "trace", (0, 60, 50, []), (1, 60, 40, []), (2, 99, 1, []), (3, 100, 1, []))
     workload = make(path, limit=100, num_prompts=2)
     assert [len(request.prompt_token_ids) for request in workload.requests(0)] == [60, 99]
-    assert workload.notes() == [f"{path}: rows left out: 1 longer than the limit of 100 tokens"]
+    assert workload.notes() == [f"{path}: rows left out: 1 longer than the limit of 100 tokens (line 1)"]
     assert len(make(path, limit=100, num_prompts=9, output_len=LengthRange(1, 1)).requests(0)) == 3
     with pytest.raises(ExperimentError, match="none of its rows can be used: 4 longer than the limit of 20"):
         make(path, limit=20)
@@ -191,7 +191,7 @@ def test_strict_names_the_lines(tmp_path: Path) -> None:
     with pytest.raises(DatasetError) as refused:
         make(path, limit=100, num_prompts=1, strict=True)
     assert str(refused.value).endswith(
-        "rows can't be used: a length below 1 token (line 2); longer than the limit of 100 tokens (lines 1, 4)"
+        "rows can't be used: 1 a length below 1 token (line 2); 2 longer than the limit of 100 tokens (lines 1, 4)"
     )
     assert make(mooncake(tmp_path / "good", (0, 9, 1, [])), limit=100, strict=True).requests(0)
 

@@ -120,7 +120,8 @@ def test_rows_over_the_limit_are_counted_and_replaced(tmp_path: Path) -> None:
     workload = make(Dataset(path=str(path), num_prompts=3))
     for group in range(6):
         assert [request.prompt for request in workload.requests(group)] == ["short"] * 3
-    assert workload.notes() == [f"{path}: rows left out: 2 longer than the limit of {LIMIT} tokens, 1 prompt is empty"]
+    left_out = f"2 longer than the limit of {LIMIT} tokens (lines 4, 5); 1 prompt is empty (line 6)"
+    assert workload.notes() == [f"{path}: rows left out: {left_out}"]
 
 
 def test_output_lengths_come_from_the_answer_or_from_the_user(tmp_path: Path) -> None:
@@ -158,7 +159,15 @@ def test_many_rows_on_one_line_are_counted_one_by_one(tmp_path: Path) -> None:
     path.write_text(json.dumps([{"prompt": text} for text in ("", "", "x" * 200, "y" * 200, "good", "fine")]))
     workload = make(Dataset(path=str(path)))
     workload.requests(1)
-    assert workload.notes()[1] == f"{path}: rows left out: 2 longer than the limit of {LIMIT} tokens, 2 prompt is empty"
+    left_out = f"2 longer than the limit of {LIMIT} tokens (line 1); 2 prompt is empty (line 1)"
+    assert workload.notes()[1] == f"{path}: rows left out: {left_out}"
+
+
+def test_of_many_rows_left_out_the_first_lines_are_shown(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.jsonl"
+    path.write_text('{"text": ""}\n' * 9 + '{"text": "good"}\n')
+    [_, note] = make(Dataset(path=str(path))).notes()
+    assert note == f"{path}: rows left out: 9 prompt is empty (lines 1, 2, 3, 4, 5 and 4 more)"
 
 
 def test_strict_looks_at_all_rows(tmp_path: Path) -> None:
