@@ -25,7 +25,7 @@ from serbench.report.plots.payloads import data_size
 from serbench.report.plots.places import few
 from serbench.report.plots.style import INK, RC, looks
 from serbench.report.plots.throughput import draw_throughput
-from serbench.report.survey import Survey
+from serbench.report.survey import CODECS, Survey
 from serbench.results import Run
 from tests.serbench.report.grids import grid, measured, placed
 
@@ -71,9 +71,19 @@ def test_every_plot_is_drawn_with_text_as_text_and_every_codec_named(name: str, 
             assert series in found, f"{series} is not named in {name}"
 
 
-def test_the_same_runs_give_the_same_plot(survey: Survey) -> None:
-    first, second = drawn("phases", survey), drawn("phases", survey)
+@pytest.mark.parametrize("name", ["phases", "speedup"])
+def test_the_same_runs_give_the_same_plot(name: str, survey: Survey) -> None:
+    first, second = drawn(name, survey), drawn(name, survey)
     assert (first.svg, first.png, first.inline) == (second.svg, second.png, second.inline)
+
+
+def test_a_speed_up_for_a_readme_is_small_and_stands_on_white(runs: list[Run]) -> None:
+    codecs = [placed(runs[i % 3], codec=name) for i, name in enumerate(CODECS[1:])]
+    models = [f"sim:step={step}ms" for step in (0.5, 1, 2, 5, 10)]
+    plot = drawn("speedup", Survey(grid(codecs, models, [1, 2, 3], [5])))
+    assert len(plot.svg) < 60_000
+    ground = ElementTree.fromstring(plot.svg)[0].attrib
+    assert ground == {"width": "100%", "height": "100%", "fill": "white"}
 
 
 @pytest.mark.parametrize("name", BY_NAME)
