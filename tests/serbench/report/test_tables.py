@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 
 from serbench.comparison import compare_runs
 from serbench.report.answers import answers_report
-from serbench.report.comparison_table import comparison_report
+from serbench.report.comparison_table import comparison_report, table_notes
 from serbench.report.console import tell
 from serbench.report.figures import counted, figure, seconds, share, times
 from serbench.report.progress import TerminalProgress
@@ -46,6 +46,13 @@ def test_a_run_says_what_ran_and_what_it_cost(runs: list[Run]) -> None:
         "CPU seconds a repeat: 1 scheduler, 0.500 workers",
         "0 preemptions a repeat",
     ):
+        assert words in page
+
+
+def test_one_of_a_thing_is_no_plural(runs: list[Run]) -> None:
+    repeats = [msgspec.structs.replace(one, steps=1, preemptions=1, input_tokens=1) for one in runs[2].repeats[:1]]
+    page = shown(run_report(msgspec.structs.replace(runs[2], repeats=repeats)))
+    for words in ("1 step and 1 preemption a repeat", "1 token in,", "1 repeat,"):
         assert words in page
 
 
@@ -113,6 +120,8 @@ def test_a_comparison_says_what_its_ratios_and_bytes_are(runs: list[Run]) -> Non
     assert "×: geometric mean over pairs of repeats, so not the quotient of the means shown" in page
     assert "bytes: means over all steps, admissions included; p50: the median step's plan" in page
     assert "100 p50" in page
+    assert "packed int32" not in page, "no msgspec here"
+    assert "packed int32, 2, 3 or 5 in pickle" in shown(table_notes(["pickle", "msgspec"]))
 
 
 def test_a_comparison_does_not_say_what_was_not_found_out(runs: list[Run]) -> None:
