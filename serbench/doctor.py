@@ -83,7 +83,7 @@ def threads(environment: Environment) -> Iterator[Finding]:
         yield Finding("OMP_WAIT_POLICY", policy, "care", advice)
     number = environment.threads.get("OMP_NUM_THREADS")
     if number is not None and number.isdigit() and int(number) > environment.cores:
-        advice = f"more threads than the {environment.cores} cores; unset it"
+        advice = f"more threads than there are cores ({environment.cores}); unset it"
         yield Finding("OMP_NUM_THREADS", number, "care", advice)
     else:
         yield Finding("OMP_NUM_THREADS", number or "not set: all cores")

@@ -25,6 +25,7 @@ from serbench.interleave import balanced_order
 from serbench.passes import Pace, Pass, Session, drive, record, short_of_due
 from serbench.prepared import Prepared
 from serbench.record import Recorder
+from serbench.report.figures import counted
 from serbench.results import Run
 from serbench.workload.base import WorkRequest
 from serbench_engine.phases import SessionReport
@@ -165,7 +166,9 @@ class Harness:
         recorder.warn(_short(requests, done.finished))
         if repeat.recoveries:
             recorder.warn(
-                [f"the engine recovered {repeat.recoveries} times in repeat {turn.group}: payloads were refused"]
+                [
+                    f"the engine recovered {counted(repeat.recoveries, 'time')} in repeat {turn.group}: payloads were refused"
+                ]
             )
         recorder.add(repeat)
         if self._keep_spans is not None and recorder.path is not None:
@@ -240,6 +243,6 @@ def _short(requests: Sequence[WorkRequest], finished: Sequence[FinishedRequest])
         return []
     reasons = sorted({one.finish_reason for one in short})
     return [
-        f"{len(short)} of {len(requests)} requests did not produce the tokens they were to produce "
+        f"{len(short)} of {counted(len(requests), 'request')} did not produce the tokens they were to produce "
         f"(they ended by: {', '.join(reasons)}); rates count those really produced"
     ]

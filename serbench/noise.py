@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 from scipy.special import stdtr
 
+from serbench.report.figures import counted
 from serbench.stats import variation
 
 NOISY: Final = 0.05
@@ -75,6 +76,6 @@ def load_warning(load_average: float, cores: int) -> list[str]:
     if load_average <= cores / 2:
         return []
     return [
-        f"the load average was {load_average:.1f} on {cores} cores before the first repeat: end other programs for "
-        "quieter figures"
+        f"the load average was {load_average:.1f} on {counted(cores, 'core')} before the first repeat: end other "
+        "programs for quieter figures"
     ]

@@ -16,6 +16,7 @@ from serbench.comparison import check_comparable
 from serbench.errors import ResultsError
 from serbench.hostpath import HostCell, Hostpath
 from serbench.noise import load_warning
+from serbench.report.figures import counted
 from serbench.results import Repeat, Run
 from serbench.stats import Finding, judge
 
@@ -95,10 +96,10 @@ def predict_steady(hostpath: Hostpath, models: Sequence[ModelTime], step_time: S
         return _allowed(cell.codec, model, host_us, step_time(host_us, model.us(batch)), rates)
 
     return Prediction(
-        source=f"host times measured now, {batch:,} requests at {context:,} tokens",
+        source=f"host times measured now, {counted(batch, 'request')} at {context:,} tokens",
         assumptions=[
             *SYNCHRONOUS,
-            f"steady decode: {batch:,} requests stay, each gets a token in every step; prefill is not counted",
+            f"steady decode of {counted(batch, 'request')}: each gets a token in every step; prefill is not counted",
             f"the host takes as long as beside {HOST_MODEL}, whatever the model's time; its mean counts",
             *skipped,
         ],

@@ -38,6 +38,7 @@ def _check(name: str, examples: int, seed: int) -> None:
         ExperimentError: there is no such codec, or the kit lacks hypothesis.
     """
     from serbench.errors import ExperimentError, FaultError
+    from serbench.report.figures import counted
     from serbench_codecs.errors import UnknownCodecError
     from serbench_codecs.registry import get_codec
 
@@ -54,5 +55,6 @@ def _check(name: str, examples: int, seed: int) -> None:
     except AssertionError as error:
         raise FaultError(f"codec {codec.name} breaks the contract: {error}") from error
     click.echo(
-        f"codec {codec.name} keeps the contract: {examples} conversations with three workers, and faulty payloads"
+        f"codec {codec.name} keeps the contract: {counted(examples, 'conversation')} with three workers, and faulty "
+        "payloads"
     )

@@ -15,6 +15,7 @@ from serbench.live import LiveEngine
 from serbench.prepare import prepare
 from serbench.prepared import Prepared
 from serbench.report.console import error_console, tell
+from serbench.report.figures import counted
 from serbench.report.progress import SilentProgress, TerminalProgress
 from serbench.results import Run, check_writable, store_run
 from serbench.spans import SpanStore
@@ -76,4 +77,6 @@ def _tell_what_is_kept(console: Console, harness: Harness) -> None:
     for recorder in harness.recorders:
         if recorder.path is not None:
             done, asked = len(recorder.repeats), recorder.experiment.repeats
-            tell(console, f"{done} of {asked} repeats of {recorder.experiment.codec} are kept in {recorder.path}")
+            kept = "is kept" if done == 1 else "are kept"
+            repeats = f"{counted(asked, 'repeat')} of {recorder.experiment.codec}"
+            tell(console, f"{done} of {repeats} {kept} in {recorder.path}")

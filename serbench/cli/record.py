@@ -98,6 +98,6 @@ def _show(recorded: "Recorded", choices: Choices) -> None:
     about, steps = recorded.about, max(1, recorded.num_steps)
     click.echo(
         f"{counted(recorded.num_steps, 'step')} of {counted(about.requests, 'request')} of {about.model} "
-        f"({about.input_tokens:,} tokens in, {about.output_tokens:,} out)\n"
+        f"({counted(about.input_tokens, 'token')} in, {about.output_tokens:,} out)\n"
         f"{recorded.num_bytes:,} bytes, {figure(recorded.num_bytes / steps)} a step, in {choices.output}"
     )

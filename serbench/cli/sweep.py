@@ -123,6 +123,7 @@ def _measure(folder: "SweepFolder", ready: "Readiness", *, quiet: bool) -> "Swee
     from serbench.errors import ResultsError
     from serbench.live import LiveEngine
     from serbench.report.console import error_console, tell
+    from serbench.report.figures import counted
     from serbench.report.sweep_progress import SweepProgress
     from serbench.sweep.runner import SweepRunner
     from serbench.sweep.table import tabulate
@@ -138,20 +139,23 @@ def _measure(folder: "SweepFolder", ready: "Readiness", *, quiet: bool) -> "Swee
         try:
             runner.run()
         except (KeyboardInterrupt, ResultsError):
-            tell(console, f"{runner.kept} of {total} repeats are kept in {folder.path}; the same command goes on")
+            kept = "is kept" if runner.kept == 1 else "are kept"
+            where = f"{kept} in {folder.path}; the same command goes on"
+            tell(console, f"{runner.kept} of {counted(total, 'repeat')} {where}")
             raise
     return tabulate(folder.manifest, folder.runs(), ready.impossible)
 
 
 def _tell_where_it_is(console: "Console", folder: "SweepFolder", runner: "SweepRunner", total: int) -> None:
     from serbench.report.console import tell
+    from serbench.report.figures import counted
 
     points, failed = len(folder.manifest.points), len(folder.manifest.failures)
     repeats = folder.manifest.points[0].experiment.repeats
     there = f", {len(runner.already)} of {total} are there already" if runner.already else ""
-    tell(console, f"{points} points × {repeats} repeats in {folder.path}{there}")
+    tell(console, f"{counted(points, 'point')} × {counted(repeats, 'repeat')} in {folder.path}{there}")
     if failed:
-        tell(console, f"{failed} points failed earlier; --retry-failed tries them again")
+        tell(console, f"{counted(failed, 'point')} failed earlier; --retry-failed tries them again")
 
 
 def _show(table: "SweepTable", path: Path, *, as_json: bool) -> None:

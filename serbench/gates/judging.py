@@ -13,6 +13,7 @@ from serbench.errors import ResultsError
 from serbench.gates.baseline import Baseline
 from serbench.gates.metrics import METRICS, Kind, Metric, Taken, Value, take
 from serbench.prepared import Prepared
+from serbench.report.figures import counted
 from serbench.results import Run
 
 State: TypeAlias = Literal["passed", "better", "not confirmed", "failed"]
@@ -116,10 +117,10 @@ def check_comparable(
     if times and len(baseline.codecs) < 2:
         reasons.append("it has one codec, so there are no time ratios; --no-times leaves them out")
     elif times and baseline.machine(here) is None:
-        known = "; ".join(f"{one.cpu}, {one.cores} cores" for one in baseline.machines) or "none"
+        known = "; ".join(f"{one.cpu}, {counted(one.cores, 'core')}" for one in baseline.machines) or "none"
         reasons.append(
-            f"it has time ratios of other machines only ({known}), this is {here.cpu}, {here.cores} cores; --no-times "
-            "leaves them out, --update on this machine adds them"
+            f"it has time ratios of other machines only ({known}), this is {here.cpu}, {counted(here.cores, 'core')}; "
+            "--no-times leaves them out, --update on this machine adds them"
         )
     if reasons:
         raise ResultsError(f"the baseline {baseline.name} can't be compared: {'; '.join(reasons)}")

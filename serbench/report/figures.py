@@ -30,6 +30,6 @@ def share(part: float, whole: float) -> str:
     return f"{part / whole:.1%}" if whole > 0 else "–"
 
 
-def counted(number: int, thing: str) -> str:
-    """``1 prompt``, ``2 prompts``."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+def counted(number: float, thing: str) -> str:
+    """``1 prompt``, ``2 prompts``, ``2.50 prompts``."""
+    return f"{figure(number)} {thing}{'' if number == 1 else 's'}"

@@ -62,7 +62,7 @@ def _limits(run: Run) -> str:
 
 
 def _workload(run: Run) -> str:
-    tokens = f"{run.repeats[0].input_tokens:,} tokens in, {run.repeats[0].output_tokens:,} out"
+    tokens = f"{counted(run.repeats[0].input_tokens, 'token')} in, {run.repeats[0].output_tokens:,} out"
     match run.spec.workload:
         case Synthetic() as spec:
             return f"{counted(spec.num_prompts, 'random prompt')}: {tokens}"

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from serbench.report.figures import figure, seconds, share
+from serbench.report.figures import counted, figure, seconds, share
 from serbench.report.folding_table import FoldingTable
 from serbench.report.heading import run_heading
 from serbench.results import Bytes, Latency, Repeat, Run
@@ -110,15 +110,15 @@ def footing(run: Run) -> Text:
     """CPU time beside wall time, and what happened on the way; medians over the repeats."""
     repeats = run.repeats
     scheduler, workers, wall, steps, preemptions = (
-        figure(median(values))
+        median(values)
         for values in zip(
             *((one.cpu_s.scheduler, one.cpu_s.workers, one.wall_s, one.steps, one.preemptions) for one in repeats),
             strict=True,
         )
     )
     return Text(
-        f"CPU seconds a repeat: {scheduler} scheduler, {workers} workers, in {wall} s of wall time\n"
-        f"{steps} steps and {preemptions} preemptions a repeat{_arrivals(run)}"
+        f"CPU seconds a repeat: {figure(scheduler)} scheduler, {figure(workers)} workers, in {figure(wall)} s of wall "
+        f"time\n{counted(steps, 'step')} and {counted(preemptions, 'preemption')} a repeat{_arrivals(run)}"
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from serbench.errors import DatasetError, ExperimentError
+from serbench.report.figures import counted
 from serbench.workload.rows import counted_reasons
 
 
@@ -30,12 +31,12 @@ class LeftOut:
         if self._strict and reasons:
             raise DatasetError(f"{self._path}: --strict, and rows can't be used: {counted_reasons(reasons)}")
         if not usable:
-            counted = counted_reasons(reasons) or "no rows"
-            raise ExperimentError(f"{self._path}: none of its rows can be used: {counted}")
+            why = counted_reasons(reasons) or "no rows"
+            raise ExperimentError(f"{self._path}: none of its rows can be used: {why}")
 
     def notes(self, given: int, asked: int) -> list[str]:
         """What was left out, and that fewer prompts were ``given`` than ``asked`` for."""
-        notes = [f"{self._path} gave {given} prompts, not the {asked} asked for"] if given < asked else []
+        notes = [f"{self._path} gave {counted(given, 'prompt')}, not the {asked} asked for"] if given < asked else []
         reasons = counted_reasons(self.by_reason())
         return [*notes, f"{self._path}: rows left out: {reasons}"] if reasons else notes
 

@@ -83,7 +83,13 @@ def test_what_was_skipped_is_said() -> None:
 
 def test_assumptions_are_told() -> None:
     assumptions = " ".join(predict_steady(hostpath(columnar=[400.0] * 4), [ModelTime(1000.0)]).assumptions)
-    for words in ("synchronous", "one worker", "100 requests stay", "sim:step=1ms", "prefill is not counted"):
+    for words in (
+        "synchronous",
+        "one worker",
+        "steady decode of 100 requests: each",
+        "sim:step=1ms",
+        "prefill is not counted",
+    ):
         assert words in assumptions
 
 

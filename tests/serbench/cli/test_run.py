@@ -170,7 +170,8 @@ def test_a_signal_keeps_what_was_measured_and_says_where(number: int, code: int,
     [path] = tmp_path.iterdir()
     run = read_run(path)
     assert 1 <= len(run.repeats) < 200
-    assert f"{len(run.repeats)} of 200 repeats of delta are kept in {path}" in err
+    kept = "is kept" if len(run.repeats) == 1 else "are kept"
+    assert f"{len(run.repeats)} of 200 repeats of delta {kept} in {path}" in err
     assert any(line.startswith("interrupted after") for line in run.warnings)
     assert "Traceback" not in err
 

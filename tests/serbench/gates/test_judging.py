@@ -202,7 +202,7 @@ def test_another_class_of_machine_is_refused_for_times_only(runs: list[Run]) -> 
     there = msgspec.structs.replace(baseline.machines[0], cpu="a Z80", cores=1)
     baseline = msgspec.structs.replace(baseline, machines=[there])
     told = refusal(baseline)
-    assert "it has time ratios of other machines only (a Z80, 1 cores), this is " in told
+    assert "it has time ratios of other machines only (a Z80, 1 core), this is " in told
     assert "--no-times leaves them out" in told
     check_comparable(baseline, prepare([one.spec for one in baseline.codecs]), HERE, times=False)
     assert {gate.kind for gate in hold_against(baseline, runs, HERE, times=False)} == {"at most", "equal"}
