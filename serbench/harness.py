@@ -165,11 +165,8 @@ class Harness:
         recorder.note_workload(thing.workload.notes())
         recorder.warn(_short(requests, done.finished))
         if repeat.recoveries:
-            recorder.warn(
-                [
-                    f"the engine recovered {counted(repeat.recoveries, 'time')} in repeat {turn.group}: payloads were refused"
-                ]
-            )
+            times = counted(repeat.recoveries, "time")
+            recorder.warn([f"the engine recovered {times} in repeat {turn.group}: payloads were refused"])
         recorder.add(repeat)
         if self._keep_spans is not None and recorder.path is not None:
             self._keep_spans(recorder.path, turn.group, report)
