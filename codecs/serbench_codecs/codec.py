@@ -19,6 +19,8 @@ from serbench_codecs.table import RequestTable, TableLimits
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """What travels between processes."""
 
+_BUFFERS: Final = (bytes, bytearray, memoryview)
+
 Body: TypeAlias = Buffer | StepPlan | StepResult
 """What an encoder makes: bytes, or (codec ``none``) the thing itself, which stays in its process."""
 
@@ -163,12 +165,20 @@ def pack_header(kind: Kind, codec_id: int, epoch: int, step: int, body: Body) ->
     """The header for ``body``; a body that never leaves its process has length 0.
 
     Raises:
-        MalformedPayloadError: the body is over MAX_BODY_BYTES.
+        MalformedPayloadError: the body is over MAX_BODY_BYTES, or nothing that can be sent.
     """
-    length = 0 if isinstance(body, StepPlan | StepResult) else len(body)
+    length = len(body) if isinstance(body, _BUFFERS) else _length_of_none(body)
     if length > MAX_BODY_BYTES:
         raise MalformedPayloadError(f"body of {length} bytes, more than {MAX_BODY_BYTES}")
     return _HEADER.pack(MAGIC, FORMAT_VERSION, kind, epoch, codec_id, step, length)
+
+
+def _length_of_none(body: object) -> int:
+    """0 for what never leaves its process."""
+    if not isinstance(body, StepPlan | StepResult):
+        found = "None" if body is None else f"a {type(body).__name__}"
+        raise MalformedPayloadError(f"encode returned {found}; it must return bytes, a bytearray or a memoryview")
+    return 0
 
 
 def parse_header(payload: Buffer, body_bytes: int | None = None) -> Header:

@@ -160,7 +160,9 @@ def _plugins() -> dict[str, EntryPoint]:
 def _load_plugin(point: EntryPoint) -> Codec:
     try:
         found = point.load()
-    except Exception as error:  # a plug-in's module may raise anything when it is imported
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a plug-in's module may raise anything when it is imported, and may exit
         raise UnknownCodecError(f"plug-in codec {point.name!r} ({point.value}) can't be loaded: {error!r}") from error
     return _as_codec(found, point.value)
 
@@ -178,9 +180,13 @@ def _imported(module_name: str, attribute: str) -> Codec:
     spec = f"{module_name}:{attribute}"
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # a module may raise anything when it is imported
+    except KeyboardInterrupt:
+        raise
+    except ModuleNotFoundError as error:
         names = ", ".join(CODECS)
         raise UnknownCodecError(f"no codec {spec!r}: {error}. There are: {names}, or package.module:NAME") from error
+    except BaseException as error:  # a module may raise anything when it is imported, and may exit
+        raise UnknownCodecError(f"codec {spec!r}: importing {module_name} failed: {error!r}") from error
     if not hasattr(module, attribute):
         raise UnknownCodecError(f"no codec {spec!r}: module {module_name} has no {attribute}")
     return _as_codec(getattr(module, attribute), spec)
@@ -191,7 +197,9 @@ def _as_codec(found: Any, spec: str) -> Codec:
     is_factory = isinstance(found, type) or (callable(found) and not _is_codec(found))
     try:
         made = found() if is_factory else found
-    except Exception as error:  # whatever was named is called: it may raise anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever was named is called: it may raise anything, and may exit
         raise UnknownCodecError(f"{spec} does not make a codec when called: {error!r}") from error
     if not _is_codec(made):
         raise UnknownCodecError(f"{spec} is a {type(made).__name__}; a codec has name, traits and ends(limits)")

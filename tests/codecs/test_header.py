@@ -52,6 +52,12 @@ def test_an_oversized_body_is_refused() -> None:
         pack_header(PLAN, 1, 0, 0, Huge())
 
 
+@pytest.mark.parametrize(("body", "found"), [(None, "None"), (5, "a int"), ([b"x"], "a list"), ("text", "a str")])
+def test_what_is_no_body_is_refused(body: object, found: str) -> None:
+    with pytest.raises(MalformedPayloadError, match=f"encode returned {found}; it must return bytes"):
+        pack_header(PLAN, 1, 0, 0, body)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("at", "value", "says"),
     [(0, b"x", "starts with"), (3, b"\x02", "format version 2"), (4, b"\x09", "unknown kind 9")],

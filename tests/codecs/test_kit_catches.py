@@ -279,6 +279,30 @@ def test_exceptions_that_are_no_codec_errors_are_caught() -> None:
         check_faults(TrailingRows(copies))
 
 
+class Raising(msgspec.Struct, frozen=True):
+    """``delta``, which raises where it makes its ends, or where its encoder is used."""
+
+    what: str
+    name: str = "raising"
+    traits: Traits = get_codec("delta").traits
+
+    def ends(self, limits: TableLimits) -> tuple[Encoder, Decoder]:
+        if self.what == "ends":
+            raise ZeroDivisionError
+        encoder, decoder = get_codec("delta").ends(limits)
+        return ChangedEncoder(encoder, _fail), decoder
+
+
+def _fail(plan: StepPlan) -> StepPlan:
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("what", ["ends", "encoder"])
+def test_a_codec_that_raises_is_caught_with_the_conversation(what: str) -> None:
+    with pytest.raises(AssertionError, match=r"raising, after 0 payloads: ZeroDivisionError.*\nagain: run_conv"):
+        check_conversations(Raising(what), shrinks=False)
+
+
 class Catching:
     """A codec whose decoder turns every exception into a CodecError."""
 

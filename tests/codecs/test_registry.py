@@ -80,6 +80,30 @@ def test_result_formats() -> None:
         get_result_format("paked")
 
 
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("import sys; sys.exit(3)", r"importing leaves failed: SystemExit\(3\)"),
+        ("raise RuntimeError('first\\nsecond')", r"importing leaves failed: RuntimeError\('first\\nsecond'\)"),
+        ("class Odd(BaseException): ...\nraise Odd", r"importing leaves failed: Odd\(\)"),
+        ("import no_such_module", "No module named 'no_such_module'"),
+        ("import sys\nNAME = lambda: sys.exit(0)", r"does not make a codec when called: SystemExit\(0\)"),
+    ],
+)
+def test_a_module_that_raises_or_exits_is_no_codec(
+    statement: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "leaves.py").write_text(statement)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "leaves", raising=False)
+    with pytest.raises(UnknownCodecError, match=says) as caught:
+        get_codec("leaves:NAME")
+    assert "\n" not in str(caught.value)
+    plugins(monkeypatch, leaver="leaves:NAME")
+    with pytest.raises(UnknownCodecError, match="leave"):
+        get_codec("leaver")
+
+
 A_CODEC = DeltaCodec("pickle")
 
 
