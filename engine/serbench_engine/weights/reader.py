@@ -4,6 +4,7 @@ It does not know where the files came from, nor where in a model the tensors go.
 """
 
 import pickle
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,17 +50,29 @@ def _safetensors(path: Path, _config: ModelConfig) -> Tensors:
 
 def _bin(path: Path, _config: ModelConfig) -> Tensors:
     try:
-        # Files from before torch 1.6 are no archives and can't be mapped.
-        tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except (pickle.UnpicklingError, RuntimeError, OSError, EOFError, ValueError, KeyError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ModelError(f"{path} can't be read as PyTorch weights: {reason}") from None
+        with warnings.catch_warnings(action="ignore"):  # about bytes that turn out to be no pickle
+            # Files from before torch 1.6 are no archives and can't be mapped.
+            tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except Exception as error:  # unpickling damaged bytes may raise anything
+        reason = _reason(error)
+        raise ModelError(
+            f"{path} can't be read as PyTorch weights: it is damaged, or holds more than tensors{reason}"
+        ) from None
     if not isinstance(tensors, dict):
         raise ModelError(f"{path} holds a {type(tensors).__name__}; it must be a dictionary of tensors")
     for name, tensor in tensors.items():
         if not isinstance(tensor, torch.Tensor):
             raise ModelError(f"{path}: {name} is a {type(tensor).__name__}; it must be a tensor")
         yield name, tensor
+
+
+def _reason(error: Exception) -> str:
+    """What torch found, without its advice: to run whatever the file says."""
+    said = str(error)
+    if isinstance(error, pickle.UnpicklingError):
+        said = said.partition("WeightsUnpickler error: ")[2]
+    first = said.strip().partition("\n")[0].partition(". ")[0].rstrip(". ")
+    return f" ({first})" if " " in first and first.isprintable() else ""
 
 
 def _gguf(path: Path, config: ModelConfig) -> Tensors:
