@@ -59,20 +59,25 @@ def _prepare(experiment: Experiment) -> Prepared:
         num_blocks=experiment.num_blocks,
         max_model_len=experiment.max_model_len,
         max_num_seqs=experiment.max_num_seqs,
+        max_num_batched_tokens=experiment.max_num_batched_tokens,
         kv_share=experiment.kv_memory_share,
+        num_workers=experiment.workers,
     )
     text = ModelText(model)
     spec = experiment.workload
     if isinstance(spec, Dataset):
         spec = looked_at(spec)
-    workload = make_workload(
-        spec,
-        seed=experiment.seed,
-        model=model,
-        text=text,
-        max_model_len=limits.max_model_len,
-        arrivals=experiment.arrivals,
-    )
+    try:
+        workload = make_workload(
+            spec,
+            seed=experiment.seed,
+            model=model,
+            text=text,
+            max_model_len=limits.max_model_len,
+            arrivals=experiment.arrivals,
+        )
+    except ExperimentError as error:  # where the limit of tokens isn't the model's, it says whose it is
+        raise ExperimentError("; ".join([str(error), *limits.notes])) from error
     ready = msgspec.structs.replace(
         experiment, workload=spec, max_model_len=limits.max_model_len, num_blocks=limits.num_blocks
     )

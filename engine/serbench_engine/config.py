@@ -1,7 +1,7 @@
 """The options of one session, checked once, and how much KV cache a model gets. It does not know the command line."""
 
 import math
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -12,10 +12,14 @@ from serbench_codecs.table import TableLimits
 from serbench_engine.errors import ConfigError
 from serbench_engine.models.config import ResolvedModel, SimConfig
 from serbench_engine.models.memory import available_bytes, kv_block_bytes, weight_bytes
+from serbench_engine.transport.registry import get_transport
 from serbench_engine.transport.wait import WaitKind
 
-SIM_KV_BYTES_PER_TOKEN = 8
-GIB = 1 << 30
+SIM_KV_BYTES_PER_TOKEN: Final = 8
+GIB: Final = 1 << 30
+
+MOST: Final = (1 << 31) - 1
+"""The largest count: tables, plans and payloads hold them as int32."""
 
 
 class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,18 +49,29 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "block_size", "num_blocks"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
+            _check_count(name, getattr(self, name))
+        if not -(1 << 63) <= self.seed < 1 << 63:
+            raise ConfigError(f"seed is {self.seed}; it must be a number of 64 bits")
         if self.max_model_len > self.num_blocks * self.block_size:
             raise ConfigError(
                 f"max_model_len {self.max_model_len} is more than {self.num_blocks} blocks of {self.block_size} hold"
             )
         try:
-            get_codec(self.codec)
+            codec = get_codec(self.codec)
         except UnknownCodecError as error:
             raise ConfigError(str(error)) from error
         if self.result_format is not None and self.result_format not in RESULT_FORMATS:
             raise ConfigError(f"unknown result format {self.result_format!r}; there are: {', '.join(RESULT_FORMATS)}")
+        self._check_stays_in_process(codec)
+
+    def _check_stays_in_process(self, codec: Codec) -> None:
+        by_reference = [f"codec {codec.name}"] if codec.traits.sends == "reference" else []
+        by_reference += ["result format none"] if self.results(codec) == "none" else []
+        if by_reference and get_transport(self.transport).leaves_process:
+            raise ConfigError(
+                f"{by_reference[0]} hands things over by reference, within one process, so it can't go by transport "
+                f"{self.transport}; use transport inproc (executor inproc)"
+            )
 
     def limits(self, vocab_size: int) -> TableLimits:
         """The shape of every table of the session."""
@@ -83,44 +98,73 @@ def plan_memory(
     num_blocks: int | None,
     max_model_len: int | None,
     max_num_seqs: int,
+    max_num_batched_tokens: int,
     kv_share: float,
+    num_workers: int = 1,
 ) -> WorkerLimits:
     """Size the KV cache: ``num_blocks`` if given, else what ``max_num_seqs`` full requests need.
 
     Never more than ``kv_share`` of the memory that is free once the weights are loaded.
 
     Raises:
-        ConfigError: a length beyond the model's, or weights or KV cache that can't fit, with both numbers.
+        ConfigError: a number that can't be, a length beyond the model's, or weights, KV cache or request tables that
+            can't fit, with both numbers.
     """
+    for name, count in (
+        ("block_size", block_size),
+        ("num_blocks", 1 if num_blocks is None else num_blocks),
+        ("max_num_seqs", max_num_seqs),
+        ("max_num_batched_tokens", max_num_batched_tokens),
+    ):
+        _check_count(name, count)
     longest = _model_len(model, max_model_len)
-    if num_blocks is not None and num_blocks < 1:
-        raise ConfigError(f"num_blocks is {num_blocks}; it must be at least 1")
     if not 0 < kv_share <= 1:
         raise ConfigError(f"the KV cache's share of free memory is {kv_share}; it must be above 0 and at most 1")
     weights, block = _bytes(model, dtype, block_size)
     free = available_bytes()
     if weights > free:
         raise ConfigError(f"{model.name} in {dtype} needs {weights / GIB:.1f} GiB, {free / GIB:.1f} GiB are free")
-    room = int((free - weights) * kv_share)
+    row = longest if num_blocks is None else min(longest, num_blocks * block_size)
+    free -= weights + _table_bytes(max_num_seqs, row, block_size, 1 + num_workers, free - weights)
     if num_blocks is None:
-        num_blocks = min(max_num_seqs * math.ceil(longest / block_size), room // block)
-    elif num_blocks * block > free - weights:
+        num_blocks = min(max_num_seqs * math.ceil(longest / block_size), int(free * kv_share) // block)
+    elif num_blocks * block > free:
         raise ConfigError(
             f"{num_blocks} blocks of KV cache need {num_blocks * block / GIB:.1f} GiB; "
-            f"{(free - weights) / GIB:.1f} GiB are free beside the weights"
+            f"{free / GIB:.1f} GiB are free beside weights and request tables"
         )
     if num_blocks < 1:
-        raise ConfigError(f"no block of KV cache ({block} bytes) fits into {room} bytes")
-    if longest <= num_blocks * block_size:
-        return WorkerLimits(longest, num_blocks)
-    fits = num_blocks * block_size
-    if max_model_len is not None:
+        raise ConfigError(f"no block of KV cache ({block} bytes) fits into {int(free * kv_share)} bytes")
+    return _fitted(longest, max_model_len, num_blocks, block_size)
+
+
+def _check_count(name: str, value: int) -> None:
+    if not 1 <= value <= MOST:
         raise ConfigError(
-            f"max_model_len {max_model_len} does not fit: {num_blocks} blocks of {block_size} hold {fits} tokens"
+            f"{name} is {value}; it must be at least 1" + (f" and at most {MOST}" if value > MOST else "")
         )
-    return WorkerLimits(
-        fits, num_blocks, (f"requests are cut at {fits} tokens: that is what {num_blocks} blocks hold",)
-    )
+
+
+def _table_bytes(max_num_seqs: int, row_len: int, block_size: int, tables: int, free: int) -> int:
+    """What the tables of the scheduler and of every worker take."""
+    row = tables * TableLimits(1, row_len, block_size, 1, 1).row_bytes
+    if max_num_seqs * row > free:
+        raise ConfigError(
+            f"max_num_seqs {max_num_seqs} needs {max_num_seqs * row / GIB:.1f} GiB for {tables} request tables with "
+            f"rows of {row_len} tokens; {free / GIB:.1f} GiB are free beside the weights: max_num_seqs "
+            f"{free // (2 * row)} takes half of that, a smaller max_model_len makes room for more"
+        )
+    return max_num_seqs * row
+
+
+def _fitted(longest: int, asked: int | None, num_blocks: int, block_size: int) -> WorkerLimits:
+    fits = num_blocks * block_size
+    if longest <= fits:
+        return WorkerLimits(longest, num_blocks)
+    if asked is not None:
+        raise ConfigError(f"max_model_len {asked} does not fit: {num_blocks} blocks of {block_size} hold {fits} tokens")
+    note = f"requests are cut at {fits} tokens: that is what the KV cache's {num_blocks} blocks of {block_size} hold"
+    return WorkerLimits(fits, num_blocks, (note,))
 
 
 def _model_len(model: ResolvedModel, asked: int | None) -> int:

@@ -8,12 +8,14 @@ from hashlib import blake2b
 from time import CLOCK_MONOTONIC, CLOCK_PROCESS_CPUTIME_ID, clock_gettime, clock_gettime_ns
 
 import numpy as np
+import numpy.typing as npt
 
 from serbench_codecs.codec import PLAN, RESULT, Body, check_header, codec_id, pack_header, parse_header
 from serbench_codecs.errors import CodecError
 from serbench_codecs.plan import Int32Array, StepPlan, StepResult
 from serbench_codecs.registry import get_codec, get_result_format
 from serbench_codecs.table import TableLimits
+from serbench_engine.codec_ends import PLUGIN_RAISES, broken, new_ends
 from serbench_engine.config import EngineOptions
 from serbench_engine.errors import EngineError, PayloadRefused, RequestError, WorkerError
 from serbench_engine.executor.base import Executor, Link, SessionSpec
@@ -23,6 +25,7 @@ from serbench_engine.request import SamplingParams
 from serbench_engine.scheduler import Scheduled, Scheduler, Update
 from serbench_engine.stopping import StopRules
 from serbench_engine.text.tokenizer import Tokenizer
+from serbench_engine.token_ids import whole_numbers
 from serbench_engine.tracked import TrackedRequest
 from serbench_engine.watching import watch_maker
 
@@ -32,7 +35,8 @@ MAX_RECOVERIES_IN_A_ROW = 3
 class Engine:
     """One session: codec ends, channels, table and prefix index are new; the executor's workers outlive it.
 
-    Use: ``add_request`` at any time, ``step`` while ``has_unfinished``, ``close`` at the end. Not thread-safe.
+    Use: ``add_request`` at any time, ``step`` while ``has_unfinished``, ``close`` at the end. Not thread-safe. A step
+    that was interrupted (Ctrl-C) is the last one: whether its payload was answered is not known.
     """
 
     def __init__(
@@ -51,7 +55,7 @@ class Engine:
         self._codec_id = codec_id(self._codec.name)
         results = get_result_format(options.results(self._codec))
         self._result_id = codec_id(results.name)
-        self._encoder = self._codec.ends(self._limits)[0]
+        self._encoder = new_ends(self._codec, self._limits)[0]
         self._result_decoder = results.ends(self._limits)[1]
         self._scheduler = Scheduler(
             self._limits,
@@ -67,6 +71,7 @@ class Engine:
         self._recoveries_in_a_row = 0
         self._log = SpanLog(len(SCHEDULER_FIELDS))
         self._batches = BatchesDigest()
+        self._in_step = False
         self._link: Link = executor.open(_session_spec(options, results.name, self._limits))
         self._cpu_begun_s = clock_gettime(CLOCK_PROCESS_CPUTIME_ID)  # last: setting up is not serving
 
@@ -79,7 +84,7 @@ class Engine:
     def add_request(
         self,
         request_id: str,
-        prompt_token_ids: Sequence[int] | Int32Array,
+        prompt_token_ids: Sequence[int] | npt.NDArray[np.integer],
         params: SamplingParams,
         arrival_ns: int | None = None,
     ) -> None:
@@ -88,7 +93,7 @@ class Engine:
         Raises:
             RequestError: it can't be served; nothing else is harmed.
         """
-        prompt = self._checked_prompt(request_id, prompt_token_ids)
+        prompt = self.check_request(request_id, prompt_token_ids, params)
         room = self._limits.max_model_len - len(prompt)
         wanted = room if params.max_tokens is None else min(params.max_tokens, room)
         eos = () if params.ignore_eos else self._model.config.eos_token_ids
@@ -114,8 +119,18 @@ class Engine:
         self._scheduler.abort(request)
         return True
 
-    def _checked_prompt(self, request_id: str, prompt_token_ids: Sequence[int] | Int32Array) -> Int32Array:
-        limit, vocab = self._limits.max_model_len, self._limits.vocab_size
+    def check_request(
+        self, request_id: str, prompt_token_ids: Sequence[int] | npt.NDArray[np.integer], params: SamplingParams
+    ) -> Int32Array:
+        """The prompt's ids, if ``add_request`` would take the request.
+
+        Raises:
+            RequestError: it would not.
+        """
+        if not isinstance(params, SamplingParams):
+            raise RequestError(f"request {request_id!r} has sampling parameters {params!r}; give SamplingParams")
+        self._check_vocabulary(params.stop_token_ids, f"request {request_id!r} has stop")
+        limit = self._limits.max_model_len
         if request_id in self._requests:
             raise RequestError(f"request id {request_id!r} is in use")
         if not len(prompt_token_ids):
@@ -123,13 +138,25 @@ class Engine:
         if len(prompt_token_ids) + 1 > limit:
             raise RequestError(
                 f"request {request_id!r} has {len(prompt_token_ids)} prompt tokens; with one to generate "
-                f"they must fit into {limit} tokens (max_model_len)"
+                f"they must fit into {limit} tokens ({self._limiting()})"
             )
-        wide = np.asarray(prompt_token_ids, dtype=np.int64)
-        if wide.min() < 0 or wide.max() >= vocab:
-            bad = wide[(wide < 0) | (wide >= vocab)][0]
-            raise RequestError(f"request {request_id!r} has token id {bad}; the vocabulary is 0 … {vocab - 1}")
+        return self._check_vocabulary(prompt_token_ids, f"request {request_id!r} has")
+
+    def _check_vocabulary(self, ids: Sequence[int] | npt.NDArray[np.integer], whose: str) -> Int32Array:
+        """``ids`` as int32, if they are ids of the model."""
+        vocab = self._limits.vocab_size
+        wide = whole_numbers(ids, whose)
+        outside = wide[(wide < 0) | (wide >= vocab)]
+        if len(outside):
+            raise RequestError(f"{whose} token id {outside[0]}; the vocabulary is 0 … {vocab - 1}")
         return wide.astype(np.int32)
+
+    def _limiting(self) -> str:
+        """What the length limit is due to, in words."""
+        limits = self._limits
+        if limits.max_model_len < limits.num_blocks * limits.block_size:
+            return "max_model_len"
+        return f"max_model_len; the KV cache's {limits.num_blocks} blocks of {limits.block_size} hold no more"
 
     def _seed_for(self, index: int) -> int:
         """The seed of a request that has none: counter-based, so that a run is repeatable."""
@@ -143,8 +170,21 @@ class Engine:
 
         Raises:
             WorkerError: a worker died, raised or hangs (WorkerTimeout); the engine is of no more use, ``close`` works.
+            BrokenCodecError: the codec raised or made no payload. EngineError: another step runs or was interrupted.
         """
         begun = clock_gettime_ns(CLOCK_MONOTONIC)
+        if self._in_step:
+            raise EngineError("another step runs (not thread-safe), or one was interrupted; make a new LLM or Engine")
+        self._in_step = True
+        try:
+            update = self._step_once(begun)
+        except Exception:
+            self._in_step = False
+            raise
+        self._in_step = False
+        return update
+
+    def _step_once(self, begun: int) -> Update:
         scheduled = self._scheduler.schedule(self._step, self._epoch)
         if scheduled is None:
             return self._told(Update(_NO_IDS, _NO_IDS, self._scheduler.take_ended()))
@@ -156,11 +196,14 @@ class Engine:
         now = clock_gettime_ns
         plan = scheduled.plan
         scheduled_at = now(CLOCK_MONOTONIC)
-        objects = self._encoder.adapt(plan, self._scheduler.table)
-        adapted = now(CLOCK_MONOTONIC)
-        body = self._encoder.encode(objects)
-        encoded = now(CLOCK_MONOTONIC)
-        header = pack_header(PLAN, self._codec_id, plan.epoch, plan.step, body)
+        try:
+            objects = self._encoder.adapt(plan, self._scheduler.table)
+            adapted = now(CLOCK_MONOTONIC)
+            body = self._encoder.encode(objects)
+            encoded = now(CLOCK_MONOTONIC)
+            header = pack_header(PLAN, self._codec_id, plan.epoch, plan.step, body)
+        except PLUGIN_RAISES as error:
+            raise broken(self._codec, f"no payload of step {plan.step}", error) from error
         self._link.send(header, body)
         sent = now(CLOCK_MONOTONIC)
         self._scheduler.advance(plan)
@@ -201,7 +244,7 @@ class Engine:
             raise EngineError(f"{self._recoveries_in_a_row} payloads in a row could not be decoded; the last: {error}")
         self._recoveries += 1
         self._epoch += 1
-        self._encoder = self._codec.ends(self._limits)[0]
+        self._encoder = new_ends(self._codec, self._limits)[0]
         self._scheduler.recover()
         return Update(_NO_IDS, _NO_IDS, self._scheduler.take_ended())
 

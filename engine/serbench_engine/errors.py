@@ -4,6 +4,7 @@ EngineError
 ├── ConfigError         options that can't be; the message says what would be right
 │   └── ModelError      no such model, weights that do not fit, a file that is none
 ├── RequestError        a request that can't be served, refused when it is added
+├── BrokenCodecError    a codec raised, or made what is no payload; carries its traceback
 ├── TransportError      a sender or receiver that can't go on
 │   └── TransportTimeout    nothing within the time given; names whom it waited for
 └── WorkerError         a worker died or raised; carries rank and the worker's own traceback
@@ -26,6 +27,14 @@ class ModelError(ConfigError):
 
 class RequestError(EngineError):
     """A request that can't be served; refused when it is added, nothing else is harmed."""
+
+
+class BrokenCodecError(EngineError):
+    """A codec, a plug-in perhaps, raised or made what is no payload. ``traceback_text`` is its own, or empty."""
+
+    def __init__(self, message: str, traceback_text: str = "") -> None:
+        super().__init__(message)
+        self.traceback_text = traceback_text
 
 
 class TransportError(EngineError):

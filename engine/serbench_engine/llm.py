@@ -3,26 +3,28 @@
 It does not know how a step is made; the step-wise Engine underneath is ``LLM.engine``.
 """
 
+import contextlib
+import os
+import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self
 
 import msgspec
 
 from serbench_engine.config import EngineOptions, WorkerLimits, plan_memory
 from serbench_engine.engine import Engine
-from serbench_engine.errors import ConfigError, RequestError
+from serbench_engine.errors import ConfigError, EngineError, RequestError
 from serbench_engine.executor.base import WorkerSpec
-from serbench_engine.executor.registry import make_executor
+from serbench_engine.executor.registry import check_executor, make_executor
 from serbench_engine.models.catalogue import WeightsChoice, resolve_model
+from serbench_engine.prompts import Prompt, read_prompts
 from serbench_engine.request import CompletionOutput, FinishedRequest, Logprob, RequestOutput, SamplingParams
 from serbench_engine.text.chat import load_chat_template
 from serbench_engine.text.tokenizer import load_tokenizer
 from serbench_engine.transport.wait import WaitKind
 from serbench_engine.watching import output_text
-
-Prompt: TypeAlias = str | Sequence[int]
 
 
 class LLMConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +33,8 @@ class LLMConfig(msgspec.Struct, frozen=True, kw_only=True):
     By default the worker is another process and gets ``delta`` payloads through shared memory. ``dtype`` ``auto`` is
     float32; ``transport`` None follows the executor; ``wait``: how payloads are waited for (transport/wait.py).
     ``num_blocks`` None: as many as ``max_num_seqs`` full requests need, within ``kv_share`` of the free memory.
+    ``step_timeout_s``: a worker that takes longer for a step counts as hung; loading the model has a limit of its own,
+    600 s (START_TIMEOUT_S in executor/mp.py).
     """
 
     weights: WeightsChoice = "auto"
@@ -62,9 +66,9 @@ class LLM:
         ConfigError: options that can't be (ModelError: the model can't be found or read).
     """
 
-    def __init__(self, model: str, **options: Any) -> None:
+    def __init__(self, model: str | os.PathLike[str], **options: Any) -> None:
         config = _config(options)
-        self.model = resolve_model(model, weights=config.weights, tokenizer=config.tokenizer)
+        self.model = resolve_model(os.fspath(model), weights=config.weights, tokenizer=config.tokenizer)
         self.tokenizer = load_tokenizer(self.model.tokenizer, vocab_size=self.model.config.vocab_size)
         dtype: Literal["float32", "bfloat16", "float16"] = "float32" if config.dtype == "auto" else config.dtype
         fits = plan_memory(
@@ -74,8 +78,11 @@ class LLM:
             num_blocks=config.num_blocks,
             max_model_len=config.max_model_len,
             max_num_seqs=config.max_num_seqs,
+            max_num_batched_tokens=config.max_num_batched_tokens,
             kv_share=config.kv_share,
         )
+        engine_options = _engine_options(config, fits)
+        check_executor(config.executor, engine_options.transport)
         spec = WorkerSpec(
             model=self.model,
             dtype=dtype,
@@ -87,45 +94,52 @@ class LLM:
         )
         workers = make_executor(config.executor, spec, step_timeout_s=config.step_timeout_s)
         self._end = weakref.finalize(self, workers.close)
-        self.engine = Engine(workers, _engine_options(config, fits), self.model, self.tokenizer)
+        try:
+            self.engine = Engine(workers, engine_options, self.model, self.tokenizer)
+        except BaseException:
+            self.close()
+            raise
         self._served = 0
+        self._entered = threading.Lock()
 
     def generate(
         self,
-        prompts: Prompt | Sequence[Prompt],
+        prompts: Prompt | Iterable[Prompt],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_tqdm: bool = False,
     ) -> list[RequestOutput]:
         """Complete every prompt; the outputs are in the order of the prompts.
 
-        ``prompts``: a text, a list of token ids, or a list of either. ``sampling_params``: one for all, or one each.
+        ``prompts``: a text, token ids, a dictionary with ``prompt`` or ``prompt_token_ids``, or several of these.
+        ``sampling_params``: one for all, or one each. ``use_tqdm`` is there for scripts that give it: no bar is drawn.
 
         Raises:
             RequestError: a prompt or parameters that can't be served; none of the call's prompts is run then.
-            WorkerError: a worker died, raised or hangs.
+            WorkerError: a worker died, raised or hangs. EngineError: closed, or called by two threads at once.
         """
-        listed = _as_list(prompts)
-        params = _as_params(sampling_params, len(listed))
-        ids = [self.tokenizer.encode(one) if isinstance(one, str) else list(one) for one in listed]
-        names = [f"{self._served + i}" for i in range(len(listed))]
-        self._served += len(listed)
-        try:
-            for name, prompt, one in zip(names, ids, params, strict=True):
+        given = read_prompts(prompts)
+        params = _as_params(sampling_params, len(given))
+        with self._alone():
+            ids = [self.tokenizer.encode(one.text or "") if one.token_ids is None else one.token_ids for one in given]
+            names = [f"{self._served + i}" for i in range(len(given))]
+            requests = list(zip(names, ids, params, strict=True))
+            checked = [self.engine.check_request(*request) for request in requests]  # all before any is added
+            self._served += len(given)
+            for name, prompt, one in zip(names, checked, params, strict=True):
                 self.engine.add_request(name, prompt, one)
-        except RequestError:
-            for name in names:
-                self.engine.abort_request(name)
-            self._run()
-            raise
-        finished = self._run()
+            finished = self._run()
         return [
-            self._output(finished[name], prompt if isinstance(prompt, str) else None, one)
-            for name, prompt, one in zip(names, listed, params, strict=True)
+            self._output(finished[name], prompt.text, one)
+            for name, prompt, one in zip(names, given, params, strict=True)
         ]
 
     def chat(
         self,
         messages: Sequence[Mapping[str, str]] | Sequence[Sequence[Mapping[str, str]]],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_tqdm: bool = False,
     ) -> list[RequestOutput]:
         """``generate`` for conversations, one or several, through the model's chat template.
 
@@ -150,6 +164,18 @@ class LLM:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         self.close()
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep others out, who would run and get each other's requests."""
+        if not self._end.alive:
+            raise EngineError("this LLM is closed; make a new one")
+        if not self._entered.acquire(blocking=False):
+            raise EngineError("LLM is not thread-safe: another thread is in generate or chat; call them in turn")
+        try:
+            yield
+        finally:
+            self._entered.release()
 
     def _run(self) -> dict[str, FinishedRequest]:
         finished: dict[str, FinishedRequest] = {}
@@ -191,8 +217,9 @@ def _config(options: dict[str, Any]) -> LLMConfig:
     unknown = [name for name in options if name not in LLMConfig.__struct_fields__]
     if unknown:
         raise ConfigError(f"LLM has no option {unknown[0]!r}; there are: {', '.join(LLMConfig.__struct_fields__)}")
+    plain = {name: os.fspath(one) if isinstance(one, os.PathLike) else one for name, one in options.items()}
     try:
-        return msgspec.convert(options, LLMConfig)
+        return msgspec.convert(plain, LLMConfig)
     except msgspec.ValidationError as error:
         raise ConfigError(f"LLM: {error}") from None
 
@@ -217,14 +244,6 @@ def _cumulative(token_ids: list[int], logprobs: list[dict[int, Logprob]] | None)
     if logprobs is None:
         return None
     return sum(entries[token].logprob for token, entries in zip(token_ids, logprobs, strict=True))
-
-
-def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
-    if isinstance(prompts, str):
-        return [prompts]
-    if prompts and isinstance(prompts[0], int):
-        return [prompts]  # type: ignore[list-item]
-    return list(prompts)  # type: ignore[arg-type]
 
 
 def _as_params(params: SamplingParams | Sequence[SamplingParams] | None, count: int) -> list[SamplingParams]:

@@ -3,20 +3,34 @@
 It does not know how requests are scheduled or sampled. Names and shapes follow vLLM's offline API where they overlap.
 """
 
-from typing import Literal, TypeAlias
+from types import NoneType
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from serbench_engine.errors import RequestError
+from serbench_engine.token_ids import whole_numbers
 
 FinishReason: TypeAlias = Literal["stop", "length", "abort", "error"]
+
+_KINDS: Final[tuple[tuple[tuple[str, ...], tuple[type, ...], str], ...]] = (
+    (
+        ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"),
+        (int, float, np.integer, np.floating),
+        "a number",
+    ),
+    (("n", "top_k", "min_tokens"), (int, np.integer), "a whole number"),
+    (("seed", "max_tokens", "logprobs"), (int, np.integer, NoneType), "a whole number or None"),
+    (("ignore_eos", "include_stop_str_in_output"), (bool, np.bool_), "True or False"),
+)
 
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     """How one request is sampled and when it ends; checked when made.
 
+    ``n``, the outputs of a prompt, is 1; it is here for scripts that say so.
     ``temperature`` 0 is greedy; ``top_k`` 0 (or -1), ``top_p`` 1 and ``min_p`` 0 are off. ``seed``: the same seed
     gives the same tokens whatever else runs; None lets the engine draw one. ``stop`` strings end a request and are
     cut from its text (unless ``include_stop_str_in_output``); ``stop_token_ids`` end it beside the model's
@@ -24,9 +38,10 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     of the sampled id and the n likeliest.
 
     Raises:
-        RequestError: a value outside its range, with the range.
+        RequestError: a value of another type or outside its range, with what it must be.
     """
 
+    n: int = 1
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
@@ -44,9 +59,9 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     logprobs: int | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.stop, str):
-            msgspec.structs.force_setattr(self, "stop", (self.stop,))
+        self._settle_types()
         for name, ok, wanted in (
+            ("n", self.n == 1, "1; give a prompt several times for several outputs"),
             ("temperature", 0.0 <= self.temperature < float("inf"), "a finite number of at least 0"),
             ("top_p", 0.0 < self.top_p <= 1.0, "above 0 and at most 1"),
             ("top_k", self.top_k >= -1, "at least 1, or 0 or -1 to switch it off"),
@@ -64,6 +79,33 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
                 raise RequestError(f"{name} is {getattr(self, name)!r}; it must be {wanted}")
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise RequestError(f"min_tokens {self.min_tokens} is above max_tokens {self.max_tokens}")
+
+    def _settle_types(self) -> None:
+        """Numbers of numpy become Python's, lists become tuples; anything else of another type is refused."""
+        for names, kinds, wanted in _KINDS:
+            for name in names:
+                value = getattr(self, name)
+                if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+                    raise RequestError(f"{name} is {value!r}; it must be {wanted}")
+                if isinstance(value, np.generic):
+                    self._settle(name, value.item())
+        stop: Any = self.stop
+        self._settle(
+            "stop", (stop,) if isinstance(stop, str) else _as_tuple("stop", stop, "a string or a list of them")
+        )
+        ids = _as_tuple("stop_token_ids", self.stop_token_ids, "a list of token ids")
+        self._settle("stop_token_ids", tuple(whole_numbers(ids, "stop_token_ids has").tolist()))
+
+    def _settle(self, name: str, value: object) -> None:
+        msgspec.structs.force_setattr(self, name, value)
+
+
+def _as_tuple(name: str, value: object, wanted: str) -> tuple[Any, ...]:
+    if value is None:  # as vLLM has it by default
+        return ()
+    if not isinstance(value, list | tuple | set | frozenset | np.ndarray):
+        raise RequestError(f"{name} is {value!r}; it must be {wanted}")
+    return tuple(value)
 
 
 class Logprob(msgspec.Struct, frozen=True):

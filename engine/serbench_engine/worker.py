@@ -15,6 +15,7 @@ from serbench_codecs.errors import CodecError, PlanError
 from serbench_codecs.plan import Int32Array, StepPlan
 from serbench_codecs.registry import get_codec, get_result_format
 from serbench_codecs.table import RequestTable
+from serbench_engine.codec_ends import PLUGIN_RAISES, broken, new_ends
 from serbench_engine.errors import PayloadRefused
 from serbench_engine.executor.base import SessionSpec, WorkerReport
 from serbench_engine.phases import WORKER_FIELDS, SpanLog
@@ -69,7 +70,7 @@ class Worker:
         self._due = step
         self._broken = False
         self._table = RequestTable(self._spec.limits)
-        self._decoder = self._codec.ends(self._spec.limits)[1]
+        self._decoder = new_ends(self._codec, self._spec.limits)[1]
         self._seen_batch: tuple[Int32Array, Int32Array] | None = None
         self._runner.open(self._spec.limits)
 
@@ -98,11 +99,16 @@ class Worker:
     def _take(self, header: Header, payload: Payload) -> Taken:
         """From the bytes to a batch, while the payload is valid."""
         self._expect(header)
-        objects = self._decoder.decode(payload.body)  # type: ignore[arg-type]
-        decoded = clock_gettime_ns(CLOCK_MONOTONIC)
-        plan = self._decoder.adapt(objects)
-        del objects  # throwing them away is the codec's cost too; left to the end it would count as the model's
-        adapted = clock_gettime_ns(CLOCK_MONOTONIC)
+        try:
+            objects = self._decoder.decode(payload.body)  # type: ignore[arg-type]
+            decoded = clock_gettime_ns(CLOCK_MONOTONIC)
+            plan = self._decoder.adapt(objects)
+            del objects  # throwing them away is the codec's cost too; left to the end it would count as the model's
+            adapted = clock_gettime_ns(CLOCK_MONOTONIC)
+        except CodecError:
+            raise
+        except PLUGIN_RAISES as error:
+            raise broken(self._codec, f"the payload of step {header.step} can't be decoded", error) from error
         if plan.step != header.step or plan.epoch != header.epoch:
             raise PlanError(f"a plan of step {plan.step}, epoch {plan.epoch} under another header")
         self._apply(plan)

@@ -21,6 +21,7 @@ from serbench_codecs.codec import PLAN, RESULT, Body, check_header, codec_id, pa
 from serbench_codecs.plan import StepResult
 from serbench_codecs.registry import get_codec, get_result_format
 from serbench_codecs.table import RequestTable, TableLimits
+from serbench_engine.codec_ends import PLUGIN_RAISES, broken, new_ends
 from serbench_engine.executor.base import Link, SessionSpec, WorkerSpec
 from serbench_engine.executor.inproc import InprocLink
 from serbench_engine.executor.mp import MpExecutor
@@ -111,7 +112,8 @@ class ReplaySession:
         codec, results = get_codec(experiment.codec), get_result_format(experiment.result_format)
         self._link = link
         self._codec_id, self._result_id = codec_id(codec.name), codec_id(results.name)
-        self._encoder, self._result_decoder = codec.ends(limits)[0], results.ends(limits)[1]
+        self._codec = codec
+        self._encoder, self._result_decoder = new_ends(codec, limits)[0], results.ends(limits)[1]
         self._table = RequestTable(limits)
         self._log = SpanLog(len(SCHEDULER_FIELDS))
 
@@ -138,11 +140,14 @@ class ReplaySession:
         now, plan, table = clock_gettime_ns, step.plan, self._table
         table.apply(plan)
         begun = now(CLOCK_MONOTONIC)
-        objects = self._encoder.adapt(plan, table)
-        adapted = now(CLOCK_MONOTONIC)
-        body = self._encoder.encode(objects)
-        encoded = now(CLOCK_MONOTONIC)
-        header = pack_header(PLAN, self._codec_id, plan.epoch, plan.step, body)
+        try:
+            objects = self._encoder.adapt(plan, table)
+            adapted = now(CLOCK_MONOTONIC)
+            body = self._encoder.encode(objects)
+            encoded = now(CLOCK_MONOTONIC)
+            header = pack_header(PLAN, self._codec_id, plan.epoch, plan.step, body)
+        except PLUGIN_RAISES as error:
+            raise broken(self._codec, f"no payload of step {plan.step}", error) from error
         self._link.send(header, body)
         sent = now(CLOCK_MONOTONIC)
         with self._link.receive() as payload:

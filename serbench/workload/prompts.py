@@ -24,7 +24,7 @@ class PromptsWorkload:
             ids = np.asarray(encode(text), dtype=np.int32)
             if not 0 < len(ids) < max_model_len:
                 raise ExperimentError(
-                    f"--prompt {text[:40]!r} has {len(ids)} tokens; the model takes 1 to {max_model_len - 1}"
+                    f"--prompt {text[:40]!r} has {len(ids)} tokens; it may have 1 to {max_model_len - 1}"
                 )
             self._requests.append(WorkRequest(f"request-{i}", ids, params, text))
 

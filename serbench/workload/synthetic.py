@@ -63,10 +63,10 @@ def _check_fits(spec: Synthetic, max_model_len: int) -> None:
     longest, output = spec.input_len.high, spec.output_len.high
     if longest >= max_model_len:
         raise ExperimentError(
-            f"--input-len {spec.input_len} leaves no room for output within the model's limit of {max_model_len} tokens"
+            f"--input-len {spec.input_len} leaves no room for output within the limit of {max_model_len} tokens"
         )
     if longest + output > max_model_len:
         raise ExperimentError(
             f"--input-len {spec.input_len} and --output-len {spec.output_len} make {longest + output} tokens, over the "
-            f"model's limit of {max_model_len}"
+            f"limit of {max_model_len}"
         )

@@ -35,6 +35,14 @@ def running_table() -> RequestTable:
     return table
 
 
+def test_row_bytes_are_what_a_table_of_many_rows_takes() -> None:
+    limits = TableLimits(max_num_seqs=1000, max_model_len=50, block_size=16, num_blocks=4, vocab_size=9)
+    columns = vars(RequestTable(limits)).values()
+    arrays = sum(one.nbytes for one in columns if isinstance(one, np.ndarray) and len(one) == 1000)
+    lists = sum(8 * len(one) for one in columns if isinstance(one, list))
+    assert arrays + lists == 1000 * limits.row_bytes
+
+
 def everything(table: RequestTable) -> bytes:
     columns = (table.serial, table.token_ids, table.num_tokens, table.num_computed_tokens, table.block_table)
     return b"".join([column.tobytes() for column in (*columns, table.num_blocks, table.sampling)])

@@ -1,11 +1,17 @@
 """What is refused, and how: sampling parameters, prompts, ids, lengths."""
 
+import re
+from typing import Any
+
 import numpy as np
 import pytest
 
-from serbench_engine.config import EngineOptions, plan_memory
+from serbench_codecs.plan import StepPlan
+from serbench_codecs.reference import ReferenceCodec, ReferenceDecoder, ReferenceEncoder
+from serbench_codecs.table import TableLimits
+from serbench_engine.config import EngineOptions, WorkerLimits, plan_memory
 from serbench_engine.engine import Engine
-from serbench_engine.errors import ConfigError, RequestError
+from serbench_engine.errors import ConfigError, EngineError, RequestError
 from serbench_engine.request import SamplingParams
 from serbench_engine.tracked import sampling_record
 from tests.engine.serving import SIM, Workload, greedy, options, random_workload, serve, serve_sim, sim_executor
@@ -30,11 +36,46 @@ from tests.engine.serving import SIM, Workload, greedy, options, random_workload
         ("seed", -1),
         ("stop", ("",)),
         ("stop", (b"x",)),
+        ("stop", 5),
+        ("n", 2),
+        ("n", 1.0),
+        ("max_tokens", 2.5),
+        ("max_tokens", True),
+        ("min_tokens", None),
+        ("top_k", "5"),
+        ("seed", 1.0),
+        ("temperature", "0"),
+        ("temperature", True),
+        ("ignore_eos", "yes"),
+        ("ignore_eos", 1),
+        ("stop_token_ids", 5),
     ],
 )
 def test_sampling_parameters_out_of_range_are_refused_with_value_and_range(field: str, value: object) -> None:
     with pytest.raises(RequestError, match=rf"{field} is .*; it must be "):
         SamplingParams(**{field: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ids", [[1.5], [True], ["1"], [2**70], np.array([1.5]), np.array([[1]])])
+def test_stop_token_ids_that_are_no_whole_numbers_are_refused(ids: object) -> None:
+    with pytest.raises(RequestError, match="stop_token_ids has token id"):
+        SamplingParams(stop_token_ids=ids)  # type: ignore[arg-type]
+
+
+def test_what_scripts_for_vllm_give_is_taken() -> None:
+    given: dict[str, object] = {
+        "n": 1,
+        "temperature": np.float32(0.5),
+        "max_tokens": np.int64(7),
+        "ignore_eos": np.True_,
+        "stop": None,
+        "stop_token_ids": np.array([3, 5]),
+    }
+    params = SamplingParams(**given)  # type: ignore[arg-type]
+    expected = SamplingParams(temperature=0.5, max_tokens=7, ignore_eos=True, stop_token_ids=(3, 5))
+    assert params == expected
+    assert type(params.max_tokens) is int
+    assert SamplingParams(stop=["a", "b"]).stop == ("a", "b")  # type: ignore[arg-type]
 
 
 def test_parameters_that_float32_can_not_tell_from_zero_harm_nobody() -> None:
@@ -62,14 +103,59 @@ def test_one_stop_string_may_be_given_alone() -> None:
         ([32768], "token id 32768; the vocabulary is 0 … 32767"),
         ([-1], "token id -1"),
         ([2**40], f"token id {2**40}"),
+        ([2**70], f"token id {2**70}"),
+        ([1.0], r"token id 1\.0; it must be a whole number"),
+        ([1, True], "token id True; it must be a whole number"),
+        (np.array([1.0]), r"token ids in an array of float64, shape \(1,\)"),
     ],
 )
-def test_a_bad_prompt_is_refused_and_the_others_are_served(prompt: list[int], message: str) -> None:
+def test_a_bad_prompt_is_refused_and_the_others_are_served(prompt: Any, message: str) -> None:
     engine = Engine(sim_executor(), options(), SIM)
     with pytest.raises(RequestError, match=message):
         engine.add_request("bad", prompt, greedy(4))
     workload = random_workload(1, 3, (4, 9), (5, 5))
     assert serve(engine, workload).outputs == serve_sim(workload).outputs
+
+
+def test_a_stop_id_outside_the_vocabulary_is_refused() -> None:  # to forbid it for a while would harm the step
+    engine = Engine(sim_executor(), options(), SIM)
+    with pytest.raises(RequestError, match="'a' has stop token id 32768; the vocabulary is 0 … 32767"):
+        engine.add_request("a", [1], SamplingParams(stop_token_ids=(32768,), min_tokens=4))
+    assert not engine.has_unfinished
+
+
+def test_a_prompt_over_the_limit_is_told_whose_limit_it_is() -> None:
+    engine = Engine(sim_executor(), options(max_model_len=32, num_blocks=2), SIM)
+    with pytest.raises(RequestError, match=r"32 tokens \(max_model_len; the KV cache's 2 blocks of 16 hold no more\)"):
+        engine.add_request("a", [1] * 32, greedy())
+    engine = Engine(sim_executor(), options(max_model_len=32), SIM)
+    with pytest.raises(RequestError, match=r"32 tokens \(max_model_len\)"):
+        engine.add_request("a", [1] * 32, greedy())
+
+
+def test_a_step_within_a_step_and_one_after_an_interrupt_are_refused() -> None:
+    engine = Engine(sim_executor(), options(codec=f"{__name__}:INTERRUPTED"), SIM)
+    engine.add_request("a", [1], greedy())
+    with pytest.raises(KeyboardInterrupt):
+        engine.step()
+    with pytest.raises(EngineError, match=r"another step runs .* or one was interrupted"):
+        engine.step()
+
+
+class Interrupted(ReferenceCodec, frozen=True):
+    """Is interrupted before a payload is made."""
+
+    def ends(self, limits: TableLimits) -> tuple[ReferenceEncoder, ReferenceDecoder]:
+        encoder, decoder = super().ends(limits)
+        encoder.encode = _interrupt  # type: ignore[method-assign]
+        return encoder, decoder
+
+
+def _interrupt(objects: StepPlan) -> StepPlan:
+    raise KeyboardInterrupt
+
+
+INTERRUPTED = Interrupted()
 
 
 def test_a_request_id_in_use_is_refused() -> None:
@@ -94,8 +180,21 @@ def test_prompt_and_output_never_pass_the_length_limit(prompt_len: int, max_toke
     "name", ["max_num_seqs", "max_num_batched_tokens", "max_model_len", "block_size", "num_blocks"]
 )
 def test_engine_limits_below_one_are_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"{name} is 0"):
+    with pytest.raises(ConfigError, match=f"{name} is 0; it must be at least 1"):
         options(**{name: 0})
+    with pytest.raises(ConfigError, match=f"{name} is {2**31}; it must be at least 1 and at most {2**31 - 1}"):
+        options(**{name: 2**31})
+
+
+@pytest.mark.parametrize("changes", [{"codec": "none"}, {"codec": "delta", "result_format": "none"}])
+def test_what_is_handed_over_by_reference_stays_in_its_process(changes: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=r"hands things over by reference, .* so it can't go by transport shm; use"):
+        options(transport="shm", **changes)
+
+
+def test_a_seed_of_more_than_64_bits_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"seed is .*; it must be a number of 64 bits"):
+        options(seed=2**63)
 
 
 def test_unknown_codecs_and_result_formats_are_refused_with_the_nearest() -> None:
@@ -119,6 +218,7 @@ def test_memory_is_planned_within_the_models_length_and_the_blocks() -> None:
             num_blocks=num_blocks,
             max_model_len=max_model_len,
             max_num_seqs=4,
+            max_num_batched_tokens=64,
             kv_share=share,
         )
         return limits.max_model_len, limits.num_blocks
@@ -130,8 +230,37 @@ def test_memory_is_planned_within_the_models_length_and_the_blocks() -> None:
         ((None, 40000), "beyond sim's own limit of 32768"),
         ((None, 1), "at least 2"),
         ((0, None), "num_blocks is 0"),
-        ((10**12, None), "GiB are free"),
+        ((2 * 10**9, None), "GiB are free"),
         ((None, None, 1.5), "above 0 and at most 1"),
     ):
         with pytest.raises(ConfigError, match=message):
             plan(*arguments)
+
+
+@pytest.mark.parametrize("field", ["block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens"])
+@pytest.mark.parametrize("value", [0, -1, 2**31, 2**70])
+def test_memory_is_not_planned_for_numbers_that_can_not_be(field: str, value: int) -> None:
+    with pytest.raises(ConfigError, match=f"{field} is {value}; it must be at least 1"):
+        _plan(**{field: value})
+
+
+def test_tables_of_more_requests_than_memory_holds_are_refused_with_how_many_it_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("serbench_engine.config.available_bytes", lambda: 1 << 30)
+    with pytest.raises(ConfigError) as caught:
+        _plan(max_num_seqs=10**6)
+    told = re.fullmatch(
+        r"max_num_seqs 1000000 needs 259\.6 GiB for 2 request tables with rows of 32768 tokens; 1\.0 GiB are free "
+        r"beside the weights: max_num_seqs (\d+) takes half of that, .*",
+        str(caught.value),
+    )
+    assert told is not None
+    assert _plan(max_num_seqs=int(told[1])).num_blocks > 0
+    with pytest.raises(ConfigError, match=r"389\.3 GiB for 3 request tables"):
+        _plan(max_num_seqs=10**6, num_workers=2)
+
+
+def _plan(**changes: Any) -> WorkerLimits:
+    sizes = {"block_size": 16, "num_blocks": None, "max_model_len": None, "max_num_seqs": 4, "kv_share": 0.5}
+    return plan_memory(SIM, **{"dtype": "float32", "max_num_batched_tokens": 64, **sizes, **changes})

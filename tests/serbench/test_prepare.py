@@ -2,13 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from serbench.errors import ExperimentError
 from serbench.experiment import Experiment
 from serbench.prepare import prepare
-from serbench.workload.spec import Dataset, Prompts
+from serbench.workload.spec import Dataset, Prompts, Synthetic, WorkloadSpec
+from serbench_engine.errors import ConfigError
 
 
 def test_what_was_open_is_filled_in() -> None:
@@ -40,6 +42,28 @@ def test_a_dataset_is_stored_with_the_digest_of_its_content(tmp_path: Path) -> N
 def test_a_misspelt_codec_is_told_before_any_model_is_looked_for() -> None:
     with pytest.raises(ExperimentError, match="no codec 'detla'"):
         prepare([Experiment(model="no such model"), Experiment(model="no such model", codec="detla")])
+
+
+@pytest.mark.parametrize("workload", [Synthetic(), Prompts(texts=("x" * 40,))])
+def test_a_request_over_what_the_blocks_hold_is_told_that_it_is_they(workload: WorkloadSpec) -> None:
+    with pytest.raises(ExperimentError, match="that is what the KV cache's 2 blocks of 16 hold") as caught:
+        prepare([Experiment(model="sim", num_blocks=2, workload=workload)])
+    assert "model" not in str(caught.value)  # whose limit is another
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        (
+            {"max_num_batched_tokens": 10**30},
+            "max_num_batched_tokens is 10{30}; it must be at least 1 and at most 2147483647",
+        ),
+        ({"max_num_seqs": 2**31 - 1}, r"max_num_seqs 2147483647 needs \d+\.\d GiB for 3 request tables"),
+    ],
+)
+def test_limits_that_no_engine_can_have_are_refused(limits: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        prepare([Experiment(model="sim", workers=2, **limits)])
 
 
 def test_text_becomes_ids_and_ids_text() -> None:

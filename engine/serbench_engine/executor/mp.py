@@ -28,7 +28,7 @@ from serbench_engine.transport.wait import Deadline
 
 STEP_TIMEOUT_S: Final = 120.0
 START_TIMEOUT_S: Final = 600.0
-"""For loading weights; a worker that dies meanwhile is noticed at once."""
+"""For loading weights, apart from the step timeout; a worker that dies meanwhile is noticed at once."""
 
 _SLICE_S: Final = 0.05  # between two looks at the workers while an answer is waited for
 _LOOK_EVERY_S: Final = 0.5  # at workers that do not answer, while answers come at once

@@ -49,7 +49,11 @@ PATIENCE_S: Final = 2.0
 _SPEAKING_S: Final = 5.0  # for the rest of what a worker has begun to say
 _DYING_S: Final = 1.0  # from a closed control channel to an exit code
 _NOT_SAID: Final[Mapping[type[Up], str]] = MappingProxyType(
-    {Ready: "not ready", Opened: "did not open the session", Report: "did not report"}
+    {
+        Ready: "has not loaded its model (a limit apart from the step timeout)",
+        Opened: "did not open the session",
+        Report: "did not report",
+    }
 )
 _USER_ERRORS: Final = MappingProxyType({"ConfigError": ConfigError, "ModelError": ModelError})
 

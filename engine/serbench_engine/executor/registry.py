@@ -19,6 +19,9 @@ EXECUTOR_TRANSPORTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 """Every executor, and the transports it works with."""
 
+MOST_STEP_TIMEOUT_S: Final = 1e6
+"""Eleven days; the system's own waits count milliseconds in 31 bits."""
+
 
 def check_executor(kind: str, transport: str) -> None:
     """Refuse an executor that there isn't, and a transport that it does not work with.
@@ -53,8 +56,10 @@ def make_executor(
         raise ConfigError(f"{num_workers} workers; there must be at least 1")
     if num_workers > 1 and not isinstance(spec.model.config, SimConfig):
         raise ConfigError(f"{num_workers} workers: {spec.model.name} runs on 1; only the simulated model (sim) on more")
-    if step_timeout_s <= 0:
-        raise ConfigError(f"a step timeout of {step_timeout_s:g} s; it must be positive")
+    if not 0 < step_timeout_s <= MOST_STEP_TIMEOUT_S:
+        raise ConfigError(
+            f"a step timeout of {step_timeout_s:g} s; it must be above 0 and at most {MOST_STEP_TIMEOUT_S:.0f} s"
+        )
     if kind == "inproc":
         return InprocExecutor(spec, num_workers)
     return MpExecutor(spec, num_workers, step_timeout_s)

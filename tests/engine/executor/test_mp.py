@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from serbench_codecs.plan import NO_ADMISSIONS, NO_ROWS, NO_WRITES, StepPlan
 from serbench_engine.errors import ConfigError, ModelError, PayloadRefused, TransportError, WorkerError, WorkerTimeout
 from serbench_engine.executor.base import WorkerSpec
 from serbench_engine.executor.mp import MpExecutor, MpLink
@@ -204,11 +205,18 @@ def test_a_transport_of_one_process_and_a_body_by_reference_are_refused_cleanly(
     executor = start_mp()
     with pytest.raises(ConfigError, match="inproc does not leave its process"):
         executor.open(session("inproc"))
-    engine = sim_engine(executor, "shm", codec="none")
+    link = executor.open(session("shm"))
     with pytest.raises(TransportError, match="not a StepPlan"):
-        engine.step()
-    engine.close()
+        link.send(b"a header", StepPlan(0, 0, NO_ROWS, NO_ADMISSIONS, NO_WRITES, NO_WRITES, NO_ROWS, NO_ROWS))
+    link.close()
     assert len(outputs(sim_engine(executor, "shm"))) == 4
+
+
+def test_a_worker_that_hangs_while_it_loads_is_told_by_the_limit_for_loading() -> None:
+    hangs = ("timeit", "-n", "1", "-r", "1", "import time; time.sleep(60)")
+    with pytest.raises(WorkerTimeout, match=r"worker 0: has not loaded its model \(a limit apart .*\) within 0\.2 s"):
+        MpExecutor(sim_spec(), step_timeout_s=60, start_timeout_s=0.2, program=hangs)
+    assert worker_pids() == []
 
 
 def test_a_new_session_ends_the_one_before(start_mp: StartMp) -> None:
