@@ -13,6 +13,8 @@ from serbench.errors import FaultError
 from serbench.experiment import Experiment
 from serbench.mock import MockEngine, MockSession, MockStep
 from serbench.results import Run, read_run
+from serbench_codecs.plan import Int32Array
+from serbench_engine.request import FinishedRequest
 from tests.serbench.mocks import Bench, prepared
 
 
@@ -113,6 +115,17 @@ class Losing(MockSession):
     def add_request(self, *_: object) -> None: ...
 
 
+class Failing(MockSession):
+    """Ends every request but the first in an error, after two tokens."""
+
+    def _finished(self, request_id: str, prompt: Int32Array, tokens: int, arrived: int) -> FinishedRequest:
+        ordinary = super()._finished(request_id, prompt, tokens, arrived)
+        if request_id == "request-0":
+            return ordinary
+        ids = ordinary.output_token_ids[:2]
+        return msgspec.structs.replace(ordinary, output_token_ids=ids, finish_reason="error")
+
+
 class Lazy(MockSession):
     """Ends every request after one token."""
 
@@ -138,6 +151,15 @@ def test_a_lost_request_is_a_fault_not_a_figure(tmp_path: Path) -> None:
     bench = Bench(prepared(["delta"], warmup=0), tmp_path)
     bench.open_engine = lambda bench: Planted(bench, Losing, 0)
     with pytest.raises(FaultError, match="3 of 3 requests never ended, the first is request-0"):
+        bench.harness.run()
+    assert not bench.stored
+
+
+@pytest.mark.parametrize("warmup", [0, 1])
+def test_requests_that_ended_in_an_error_are_no_finished_work(tmp_path: Path, warmup: int) -> None:
+    bench = Bench(prepared(["delta"], warmup=warmup), tmp_path)
+    bench.open_engine = lambda bench: Planted(bench, Failing, 0)
+    with pytest.raises(FaultError, match=r"2 of 3 requests failed: the model's logits .* request-1, after 2 tokens"):
         bench.harness.run()
     assert not bench.stored
 
