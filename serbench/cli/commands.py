@@ -18,7 +18,7 @@ import click
 from serbench.cli.main import Terminated
 from serbench.errors import FaultError, OutputError, SerbenchError
 from serbench.report.harmless import harmless
-from serbench_engine.errors import ConfigError, EngineError, RequestError, WorkerError
+from serbench_engine.errors import BrokenCodecError, ConfigError, EngineError, RequestError, WorkerError
 
 COMMANDS: Final[dict[str, str]] = {
     "run": "serbench.cli.run",
@@ -143,9 +143,11 @@ def exit_code(error: Exception) -> int:
 
 
 def _tell(error: Exception) -> None:
-    """One line; below it, indented, the traceback of a worker that raised."""
+    """One line; below it, indented, the traceback of a worker or a codec that raised."""
     if isinstance(error, WorkerError):
         line, below = f"worker {error.rank}: {error.reason}", error.traceback_text
+    elif isinstance(error, BrokenCodecError):
+        line, below = str(error), error.traceback_text
     elif isinstance(error, click.ClickException):
         line, below = error.format_message(), ""
     else:

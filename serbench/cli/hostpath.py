@@ -64,7 +64,7 @@ Examples:
 @path_options
 @measuring_options
 @click.option("--json", cls=SectionOption, section="Output", is_flag=True, help="Print the document on stdout.")
-@click.option("--quiet", cls=SectionOption, section="Output", is_flag=True, help="No progress.")
+@click.option("--quiet", "-q", cls=SectionOption, section="Output", is_flag=True, help="No progress.")
 def command(
     codecs: tuple[str, ...],
     batches: tuple[int, ...] | None,

@@ -81,7 +81,7 @@ _FOR_STORED_RUNS: Final = frozenset({"runs", "steps", "token", "folder", "json",
     help="Where RUNs are looked for.",
 )
 @click.option("--json", cls=SectionOption, section="Output", is_flag=True, help="Print the document on stdout.")
-@click.option("--quiet", cls=SectionOption, section="Output", is_flag=True, help="No progress.")
+@click.option("--quiet", "-q", cls=SectionOption, section="Output", is_flag=True, help="No progress.")
 @click.pass_context
 def command(
     ctx: click.Context,

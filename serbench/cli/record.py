@@ -53,7 +53,7 @@ WITHOUT_MEANING: Final = (
     help="Where the plans are written; what is there is replaced.",
 )
 @click.option("--json", cls=SectionOption, section="Output", is_flag=True, help="Print what was recorded as JSON.")
-@click.option("--quiet", cls=SectionOption, section="Output", is_flag=True, help="No notes.")
+@click.option("--quiet", "-q", cls=SectionOption, section="Output", is_flag=True, help="No notes.")
 @model_options
 @workload_options
 @engine_options

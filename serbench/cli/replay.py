@@ -72,7 +72,7 @@ PATH: Final = "Between scheduler and worker"
 )
 @measuring_options
 @click.option("--json", cls=SectionOption, section="Output", is_flag=True, help="Print the document on stdout.")
-@click.option("--quiet", cls=SectionOption, section="Output", is_flag=True, help="No progress.")
+@click.option("--quiet", "-q", cls=SectionOption, section="Output", is_flag=True, help="No progress.")
 def command(
     file: str,
     codecs: tuple[str, ...],

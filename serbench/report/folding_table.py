@@ -86,7 +86,7 @@ def _with_widths(table: Table, widths: Sequence[int], padding: PaddingDimensions
 
 def _blocks(table: Table, width: int) -> RenderableType:
     """For each row its first cell, and below it the others behind their headers."""
-    labels = [" ".join(str(column.header).split("\n")) for column in table.columns[1:]]
+    first, *labels = (" ".join(str(column.header).split("\n")) for column in table.columns)
     longest = min(max(map(len, labels), default=0), max(width * 2 // 5, 1))
     blocks: list[RenderableType] = []
     for head, *cells in zip(*(list(column.cells) for column in table.columns), strict=True):
@@ -96,8 +96,16 @@ def _blocks(table: Table, width: int) -> RenderableType:
         for label, cell in zip(labels, cells, strict=True):
             if str(cell):
                 grid.add_row(label, _in_one_line(cell))
-        blocks += [Padding(_in_one_line(head), (0, 0, 0, 1)), Padding(grid, (0, 0, 1, 3))]
+        blocks += [Padding(_named(head, first), (0, 0, 0, 1)), Padding(grid, (0, 0, 1, 3))]
     return Group(*blocks)
+
+
+def _named(head: RenderableType, header: str) -> RenderableType:
+    """The first cell; a number says nothing without its header."""
+    line = _in_one_line(head)
+    if not any(map(str.isdigit, str(line))) or any(map(str.isalpha, str(line))):
+        return line
+    return Text.assemble((f"{header} ", "dim"), line if isinstance(line, Text) else str(line))
 
 
 def _in_one_line(cell: RenderableType) -> RenderableType:

@@ -41,6 +41,13 @@ def test_the_list_of_commands_says_what_they_say() -> None:
     assert {name: command.short_help for name, command in commands.items() if command} == SUMMARIES
 
 
+def test_quiet_has_a_short_form_wherever_it_is() -> None:
+    commands = [cli.get_command(click.Context(cli), name) for name in COMMANDS]
+    quiet = [param for command in commands if command for param in command.params if param.name == "quiet"]
+    assert len(quiet) == 8
+    assert all(param.opts == ["--quiet", "-q"] for param in quiet)
+
+
 def test_the_version_is_that_of_the_distribution() -> None:
     assert "version" in call("--version").stdout
 

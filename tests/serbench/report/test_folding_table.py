@@ -9,6 +9,7 @@ import pytest
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from serbench.comparison import compare_runs
 from serbench.doctor import Finding
@@ -79,6 +80,14 @@ def test_first_words_wrap_then_padding_goes_then_rows_become_blocks() -> None:
     assert shown(table, 40)[2].startswith(" first   1,234,567")
     assert shown(table, 27)[2].startswith("first 1,234,567 words")
     assert [line.split() for line in shown(table, 22)[:2]] == [["first"], ["figure", "1,234,567"]]
+
+
+def test_a_block_that_a_number_begins_says_of_what() -> None:
+    table = FoldingTable("num\nprompts", "output\ntokens/s", box=SIMPLE_HEAD, show_edge=False)
+    for head in ("16", Text("32"), "delta"):
+        table.add_row(head, "1,234,567,890")
+    heads = [line.split() for line in shown(table, 16) if line.startswith(" ") and not line.startswith("  ")]
+    assert heads == [["num", "prompts", "16"], ["num", "prompts", "32"], ["delta"]]
 
 
 @pytest.mark.parametrize("width", [60, 72, 80, 100])
