@@ -72,6 +72,28 @@ def test_a_codec_that_breaks_the_contract_fails_the_check(tmp_path: Path) -> Non
     assert "Traceback" not in checked.stderr
 
 
+def test_a_codec_that_raises_fails_the_run_with_one_line_and_its_own_traceback(tmp_path: Path) -> None:
+    (tmp_path / "raising.py").write_text(
+        "from types import SimpleNamespace\n"
+        "from serbench_codecs.registry import get_codec\n"
+        "class Raising:\n"
+        "    name, traits = 'raising', get_codec('delta').traits\n"
+        "    def ends(self, limits):\n"
+        "        encoder, decoder = get_codec('delta').ends(limits)\n"
+        "        return SimpleNamespace(adapt=encoder.adapt, encode=self.encode), decoder\n"
+        "    def encode(self, objects):\n"
+        "        raise ValueError('on purpose')\n"
+    )
+    options = ["--model", "sim", "--executor", "inproc", "--warmup", "0", "--output", str(tmp_path / "runs"), "--quiet"]
+    done = serbench("run", *options, "--codec", "raising:Raising", site=tmp_path)
+    assert done.returncode == 1
+    first, *below = done.stderr.splitlines()
+    assert first == "serbench: codec raising: no payload of step 0: ValueError: on purpose"
+    assert all(line.startswith("    ") for line in below)
+    assert "in encode" in done.stderr
+    assert "serbench_engine" not in done.stderr
+
+
 @pytest.mark.parametrize(("name", "says"), [("delat", "Did you mean delta"), ("no_such_module:NAME", "no_such_module")])
 def test_checking_what_is_no_codec_is_bad_input(name: str, says: str, tmp_path: Path) -> None:
     checked = serbench("codecs", "--check", name, site=tmp_path)

@@ -194,14 +194,15 @@ def _imported(module_name: str, attribute: str) -> Codec:
 
 def _as_codec(found: Any, spec: str) -> Codec:
     """``found`` if it is a codec, else what it makes."""
-    is_factory = isinstance(found, type) or (callable(found) and not _is_codec(found))
     try:
+        is_factory = isinstance(found, type) or (callable(found) and not _is_codec(found))
         made = found() if is_factory else found
+        is_codec = _is_codec(made)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever was named is called: it may raise anything, and may exit
         raise UnknownCodecError(f"{spec} does not make a codec when called: {error!r}") from error
-    if not _is_codec(made):
+    if not is_codec:
         raise UnknownCodecError(f"{spec} is a {type(made).__name__}; a codec has name, traits and ends(limits)")
     return cast(Codec, made)
 

@@ -60,8 +60,8 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
             codec = get_codec(self.codec)
         except UnknownCodecError as error:
             raise ConfigError(str(error)) from error
-        if self.result_format is not None and self.result_format not in RESULT_FORMATS:
-            raise ConfigError(f"unknown result format {self.result_format!r}; there are: {', '.join(RESULT_FORMATS)}")
+        if self.results(codec) not in RESULT_FORMATS:
+            raise ConfigError(f"unknown result format {self.results(codec)!r}; there are: {', '.join(RESULT_FORMATS)}")
         self._check_stays_in_process(codec)
 
     def _check_stays_in_process(self, codec: Codec) -> None:

@@ -109,6 +109,8 @@ class Worker:
             raise
         except PLUGIN_RAISES as error:
             raise broken(self._codec, f"the payload of step {header.step} can't be decoded", error) from error
+        if not isinstance(plan, StepPlan):
+            raise PlanError(f"codec {self._codec.name} decoded a {type(plan).__name__}; a StepPlan was due")
         if plan.step != header.step or plan.epoch != header.epoch:
             raise PlanError(f"a plan of step {plan.step}, epoch {plan.epoch} under another header")
         self._apply(plan)

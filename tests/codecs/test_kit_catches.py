@@ -289,6 +289,8 @@ class Raising(msgspec.Struct, frozen=True):
     def ends(self, limits: TableLimits) -> tuple[Encoder, Decoder]:
         if self.what == "ends":
             raise ZeroDivisionError
+        if self.what == "none":
+            return None  # type: ignore[return-value]
         encoder, decoder = get_codec("delta").ends(limits)
         return ChangedEncoder(encoder, _fail), decoder
 
@@ -297,9 +299,12 @@ def _fail(plan: StepPlan) -> StepPlan:
     raise ZeroDivisionError
 
 
-@pytest.mark.parametrize("what", ["ends", "encoder"])
-def test_a_codec_that_raises_is_caught_with_the_conversation(what: str) -> None:
-    with pytest.raises(AssertionError, match=r"raising, after 0 payloads: ZeroDivisionError.*\nagain: run_conv"):
+@pytest.mark.parametrize(
+    ("what", "says"),
+    [("ends", "ZeroDivisionError"), ("encoder", "ZeroDivisionError"), ("none", r".*ends\(limits\) returned None")],
+)
+def test_a_codec_that_raises_is_caught_with_the_conversation(what: str, says: str) -> None:
+    with pytest.raises(AssertionError, match=rf"raising, after 0 payloads: {says}.*\nagain: run_conv"):
         check_conversations(Raising(what), shrinks=False)
 
 

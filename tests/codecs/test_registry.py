@@ -87,6 +87,7 @@ def test_result_formats() -> None:
         ("raise RuntimeError('first\\nsecond')", r"importing leaves failed: RuntimeError\('first\\nsecond'\)"),
         ("class Odd(BaseException): ...\nraise Odd", r"importing leaves failed: Odd\(\)"),
         ("import no_such_module", "No module named 'no_such_module'"),
+        ("class NAME:\n    name = property(lambda self: 1 // 0)", "does not make a codec when called: ZeroDivision"),
         ("import sys\nNAME = lambda: sys.exit(0)", r"does not make a codec when called: SystemExit\(0\)"),
     ],
 )

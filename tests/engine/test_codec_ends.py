@@ -11,7 +11,7 @@ from serbench_codecs.codec import MAX_BODY_BYTES, Traits
 from serbench_codecs.delta import DeltaCodec
 from serbench_codecs.table import TableLimits
 from serbench_engine.engine import Engine
-from serbench_engine.errors import BrokenCodecError, WorkerError
+from serbench_engine.errors import BrokenCodecError, ConfigError, EngineError, WorkerError
 from tests.engine.serving import SIM, greedy, options, sim_executor
 
 
@@ -62,12 +62,17 @@ ENCODE_INT = Faulty("encoder.encode", lambda objects: 5)
 ENCODE_HUGE = Faulty("encoder.encode", lambda objects: Huge())
 ADAPT_RAISES = Faulty("encoder.adapt", _fail)
 DECODE_RAISES = Faulty("decoder.decode", _fail)
+DECODED_NONE = Faulty("decoder.adapt", lambda objects: None)
+UNKNOWN_RESULTS = Faulty(
+    "encoder.encode", _fail, traits=msgspec.structs.replace(DeltaCodec().traits, result_format="nope")
+)
 
 
-def _serve_one(name: str) -> None:
+def _serve_one(name: str, steps: int = 1) -> None:
     engine = Engine(sim_executor(), options(codec=f"{__name__}:{name}"), SIM)
     engine.add_request("a", [1, 2, 3], greedy())
-    engine.step()
+    for _ in range(steps):
+        engine.step()
 
 
 @pytest.mark.parametrize(
@@ -92,6 +97,16 @@ def test_what_a_codec_does_wrong_is_one_line_that_names_it(name: str, message: s
     raised = "ZeroDivisionError" in message or "SystemExit" in message
     assert ("in _fail" in caught.value.traceback_text or "in _leave" in caught.value.traceback_text) == raised
     assert "serbench_engine" not in caught.value.traceback_text  # its own frames only
+
+
+def test_a_default_of_results_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ConfigError, match="unknown result format 'nope'; there are: none, pickle"):
+        _serve_one("UNKNOWN_RESULTS")
+
+
+def test_a_decoder_that_makes_no_plan_is_named() -> None:
+    with pytest.raises(EngineError, match="codec faulty decoded a NoneType; a StepPlan was due"):
+        _serve_one("DECODED_NONE", steps=9)
 
 
 def test_a_decoder_that_raises_is_named_by_the_worker() -> None:

@@ -4,7 +4,7 @@ It knows no codec. The message of a failure ends with a call that plays the same
 """
 
 import random
-from typing import Final
+from typing import Any, Final
 
 import hypothesis
 import numpy as np
@@ -148,10 +148,12 @@ class _Session:
     def _begin(self) -> Encoder:
         """New ends and workers, of a new epoch."""
         limits = self._scheduler.limits
-        ends = [self._codec.ends(limits) for _ in range(NUM_WORKERS)]
+        ends: list[Any] = [self._codec.ends(limits) for _ in range(NUM_WORKERS)]
+        assert all(isinstance(one, tuple) and len(one) == 2 for one in ends), f"ends(limits) returned {ends[0]!r}"
         self._workers = [ReferenceWorker(self._codec, decoder, limits) for _, decoder in ends]
         self._last_plans.clear()
-        return ends[0][0]
+        encoder: Encoder = ends[0][0]
+        return encoder
 
     def _receivers(self) -> list[ReferenceWorker]:
         loses = not self._codec.traits.remembers and len(self.sent) % 3 == 1
