@@ -20,6 +20,9 @@ SCHEMA: Final = "serbench/run/1"
 LATENCY_PERCENTS: Final = (0, 1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
 """The percentiles that ``latency_quantiles_s`` holds, in this order."""
 
+MODEL_PHASES: Final = ("forward", "sample")
+"""The model's own; all others are host time."""
+
 
 class PhaseTimes(msgspec.Struct, frozen=True):
     """One phase over a repeat's steps, in µs. ``total`` is the sum."""
@@ -99,6 +102,9 @@ class Repeat(msgspec.Struct, frozen=True, kw_only=True):
     cache by requests that were admitted, so not computed. ``batch_sizes``, ``arrivals`` and ``cached_tokens`` are None
     and ``latency_quantiles_s`` (by latency, in s at each of LATENCY_PERCENTS) empty in runs stored before there were
     these fields.
+
+    Raises:
+        ValueError: the model's phases, which are not host time, are not among ``phases_us``.
     """
 
     group: int
@@ -124,6 +130,11 @@ class Repeat(msgspec.Struct, frozen=True, kw_only=True):
     latency_quantiles_s: dict[str, list[float]] = {}
     arrivals: ArrivalFigures | None = None
     cached_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        missing = [name for name in MODEL_PHASES if name not in self.phases_us]
+        if missing:
+            raise ValueError(f"repeat {self.group} has no phase {' and no phase '.join(missing)}")
 
     @property
     def host_us_without_adapt(self) -> float | None:

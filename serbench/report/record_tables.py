@@ -13,7 +13,7 @@ import msgspec
 from serbench.report.figures import counted, figure, seconds, share, times
 from serbench.report.heading import limits_words
 from serbench.report.survey import Point, Survey, batch_limit, mean_context
-from serbench.results import Latency, Repeat, Run
+from serbench.results import MODEL_PHASES, Latency, Repeat, Run
 from serbench.stats import Finding
 
 NOT_MEASURED: Final = "–"
@@ -139,7 +139,7 @@ def _phase_means(repeats: Sequence[Repeat], names: Sequence[str]) -> list[str]:
         if all(name in repeat.phases_us for repeat in repeats)
     }
     step = sum(means.values())
-    host = step - means.get("forward", 0.0) - means.get("sample", 0.0)
+    host = step - sum(means[name] for name in MODEL_PHASES)
     cells = [figure(means[name]) if name in means else NOT_MEASURED for name in names]
     return [*cells, figure(step), share(host, step)]
 

@@ -8,7 +8,7 @@ import pytest
 
 from serbench.errors import ResultsError
 from serbench.record import Recorder
-from serbench.results import SCHEMA, Run, check_writable, encode_run, find_run, read_run, store_run
+from serbench.results import SCHEMA, PhaseTimes, Repeat, Run, check_writable, encode_run, find_run, read_run, store_run
 from tests.serbench.mocks import MODEL, Bench, prepared
 
 QUANTILES = {"p50", "p99", "mean"}
@@ -72,8 +72,12 @@ def test_it_reads_back(run: Run, tmp_path: Path) -> None:
     assert read_run(path) == run
 
 
+def without_adapt(repeat: Repeat) -> dict[str, PhaseTimes]:
+    return {name: phase for name, phase in repeat.phases_us.items() if name != "adapt"}
+
+
 def test_the_summary_leaves_out_what_was_not_measured(run: Run) -> None:
-    repeats = [msgspec.structs.replace(one, phases_us={}) for one in run.repeats]
+    repeats = [msgspec.structs.replace(one, phases_us=without_adapt(one)) for one in run.repeats]
     begun = msgspec.structs.replace(run, repeats=repeats)
     recorder = Recorder(run.spec, MODEL, run.environment, "s", lambda _: Path(), begun=begun)
     assert run.summary.keys() - recorder.run().summary.keys() == {"host_us_per_step_without_adapt"}
@@ -128,6 +132,15 @@ def test_values_that_can_t_be_are_refused(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text(json.dumps(document))
     with pytest.raises(ResultsError, match="repeats is 0; it must be at least 1"):
+        read_run(path)
+
+
+def test_a_repeat_without_the_model_s_phases_is_refused(run: Run, tmp_path: Path) -> None:
+    document = json.loads(encode_run(run))
+    del document["repeats"][1]["phases_us"]["sample"]
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(ResultsError, match="does not hold what serbench/run/1 says: repeat 1 has no phase sample"):
         read_run(path)
 
 
