@@ -19,7 +19,7 @@ from serbench_engine.codec_ends import PLUGIN_RAISES, broken, new_ends
 from serbench_engine.config import EngineOptions
 from serbench_engine.errors import EngineError, PayloadRefused, RequestError, WorkerError
 from serbench_engine.executor.base import Executor, Link, SessionSpec
-from serbench_engine.models.config import ResolvedModel
+from serbench_engine.models.config import ResolvedModel, SimConfig
 from serbench_engine.phases import SCHEDULER_FIELDS, SessionReport, SpanLog
 from serbench_engine.request import SamplingParams
 from serbench_engine.scheduler import Scheduled, Scheduler, Update
@@ -129,6 +129,10 @@ class Engine:
         """
         if not isinstance(params, SamplingParams):
             raise RequestError(f"request {request_id!r} has sampling parameters {params!r}; give SamplingParams")
+        if params.logprobs is not None and isinstance(self._model.config, SimConfig):
+            raise RequestError(
+                f"request {request_id!r} asks for logprobs; {self._model.name} is simulated and has none"
+            )
         self._check_vocabulary(params.stop_token_ids, f"request {request_id!r} has stop")
         limit = self._limits.max_model_len
         if request_id in self._requests:

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 import msgspec
+import numpy as np
 
 from serbench_engine.config import EngineOptions, WorkerLimits, plan_memory
 from serbench_engine.engine import Engine
@@ -217,11 +218,17 @@ def _config(options: dict[str, Any]) -> LLMConfig:
     unknown = [name for name in options if name not in LLMConfig.__struct_fields__]
     if unknown:
         raise ConfigError(f"LLM has no option {unknown[0]!r}; there are: {', '.join(LLMConfig.__struct_fields__)}")
-    plain = {name: os.fspath(one) if isinstance(one, os.PathLike) else one for name, one in options.items()}
     try:
-        return msgspec.convert(plain, LLMConfig)
+        return msgspec.convert({name: _plain(value) for name, value in options.items()}, LLMConfig)
     except msgspec.ValidationError as error:
         raise ConfigError(f"LLM: {error}") from None
+
+
+def _plain(value: object) -> object:
+    """Paths as texts and numbers of numpy as Python's, as scripts give them."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _engine_options(config: LLMConfig, fits: WorkerLimits) -> EngineOptions:
@@ -251,6 +258,8 @@ def _as_params(params: SamplingParams | Sequence[SamplingParams] | None, count: 
         params = SamplingParams()
     if isinstance(params, SamplingParams):
         return [params] * count
+    if not isinstance(params, Sequence):
+        raise RequestError(f"sampling_params is {params!r}; give SamplingParams, or a list of one each")
     if len(params) != count:
         raise RequestError(f"{len(params)} sampling parameters for {count} prompts; give one, or one each")
     return list(params)

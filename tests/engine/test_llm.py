@@ -87,7 +87,10 @@ def test_what_is_no_prompt_is_refused_in_one_line(llm: LLM, prompts: Any, messag
         ([SamplingParams(), None], "sampling parameters None; give SamplingParams"),
         ([SamplingParams(), SamplingParams(stop_token_ids=(99999,))], "stop token id 99999"),
         ([SamplingParams()], "1 sampling parameters for 2 prompts"),
-        ({"temperature": 0, "max_tokens": 3}, "sampling parameters 'temperature'; give SamplingParams"),
+        (SamplingParams(logprobs=2), "asks for logprobs; sim is simulated and has none"),
+        (SamplingParams, "sampling_params is <class .*>; give SamplingParams"),
+        (5, "sampling_params is 5; give SamplingParams"),
+        ({"temperature": 0, "max_tokens": 3}, "sampling_params is {'temperature': 0, .*; give SamplingParams"),
     ],
 )
 def test_bad_parameters_of_one_leave_no_other_request_behind(llm: LLM, params: Any, message: str) -> None:
@@ -131,6 +134,11 @@ def test_model_and_tokenizer_may_be_paths(shared_data: Path) -> None:
     folder = shared_data / "models" / "facebook-opt-125m"
     with pytest.raises(ConfigError, match=f"{folder}"):
         LLM(folder, executor="inproc", weights="real", tokenizer=folder)
+
+
+def test_numbers_of_numpy_are_taken_for_options() -> None:
+    with LLM("sim", executor="inproc", max_model_len=np.int64(64), kv_share=np.float32(0.25)) as llm:
+        assert len(generated(llm, "ab")) == 1
 
 
 def test_after_close_it_says_so(llm: LLM) -> None:
