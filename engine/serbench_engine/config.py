@@ -110,22 +110,16 @@ def plan_memory(
         ConfigError: a number that can't be, a length beyond the model's, or weights, KV cache or request tables that
             can't fit, with both numbers.
     """
-    for name, count in (
-        ("block_size", block_size),
-        ("num_blocks", 1 if num_blocks is None else num_blocks),
-        ("max_num_seqs", max_num_seqs),
-        ("max_num_batched_tokens", max_num_batched_tokens),
-    ):
+    counts = {"block_size": block_size, "max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens}
+    for name, count in {**counts, "num_blocks": 1 if num_blocks is None else num_blocks}.items():
         _check_count(name, count)
-    longest = _model_len(model, max_model_len)
     if not 0 < kv_share <= 1:
         raise ConfigError(f"the KV cache's share of free memory is {kv_share}; it must be above 0 and at most 1")
-    weights, block = _bytes(model, dtype, block_size)
-    free = available_bytes()
-    if weights > free:
-        raise ConfigError(f"{model.name} in {dtype} needs {weights / GIB:.1f} GiB, {free / GIB:.1f} GiB are free")
+    longest = _model_len(model, max_model_len)
     row = longest if num_blocks is None else min(longest, num_blocks * block_size)
-    free -= weights + _table_bytes(max_num_seqs, row, block_size, 1 + num_workers, free - weights)
+    weights, block = _bytes(model, dtype, block_size)
+    free = _free_beside(model, dtype, weights)
+    free -= _table_bytes(max_num_seqs, row, block_size, 1 + num_workers, free)
     if num_blocks is None:
         num_blocks = min(max_num_seqs * math.ceil(longest / block_size), int(free * kv_share) // block)
     elif num_blocks * block > free:
@@ -143,6 +137,13 @@ def _check_count(name: str, value: int) -> None:
         raise ConfigError(
             f"{name} is {value}; it must be at least 1" + (f" and at most {MOST}" if value > MOST else "")
         )
+
+
+def _free_beside(model: ResolvedModel, dtype: str, weights: int) -> int:
+    free = available_bytes()
+    if weights > free:
+        raise ConfigError(f"{model.name} in {dtype} needs {weights / GIB:.1f} GiB, {free / GIB:.1f} GiB are free")
+    return free - weights
 
 
 def _table_bytes(max_num_seqs: int, row_len: int, block_size: int, tables: int, free: int) -> int:
