@@ -59,6 +59,8 @@ def record_plans(prepared: Prepared, path: Path) -> Recorded:
     Raises:
         RecordingError: it can't be written. EngineError: what the engine raises. FaultError: requests that never ended.
     """
+    if path.is_dir():
+        raise RecordingError(f"{path} is a folder; --output names the file to write")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

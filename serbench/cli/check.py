@@ -235,16 +235,16 @@ def _tell(outcome: "Outcome", choices: Choices, markdown_file: str | None, githu
     from serbench.report.console import output_console
     from serbench.report.gate_report import gate_report, github_benchmark_json, markdown
 
+    if choices.json:
+        click.echo(msgspec.json.format(msgspec.json.encode(outcome), indent=2))
+    else:
+        output_console().print(gate_report(outcome))
     if markdown_file is not None:
         _write(markdown_file, markdown(outcome), "w")
     if os.environ.get(STEP_SUMMARY):
         _write(os.environ[STEP_SUMMARY], markdown(outcome) + "\n", "a")
     if github_file is not None:
         _write(github_file, github_benchmark_json(outcome), "w")
-    if choices.json:
-        click.echo(msgspec.json.format(msgspec.json.encode(outcome), indent=2))
-        return
-    output_console().print(gate_report(outcome))
 
 
 def _write(file: str, text: str, mode: str) -> None:

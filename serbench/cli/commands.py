@@ -5,6 +5,7 @@ be written or read by anyone; 2 bad input; 130 interrupted (Ctrl-C); 143 termina
 """
 
 import difflib
+import errno
 import os
 import sys
 import textwrap
@@ -57,6 +58,9 @@ SUMMARIES: Final[dict[str, str]] = {
     "completion": "Print a shell's completion script.",
 }
 """What the list of commands says of each, so that showing it imports none of them; a test holds them to it."""
+
+_USED_UP: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT)
+"""What the system says where files, memory, processes or room on a disk run out: no fault of ours."""
 
 FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
@@ -122,6 +126,11 @@ def _guarded(run: Callable[[], Any]) -> int:
         return TERMINATED if terminated else INTERRUPTED
     except MemoryError as error:
         click.echo(f"serbench: out of memory: {str(error) or 'it asked for more than there is'}", err=True)
+        return FAILED
+    except OSError as error:
+        if error.errno not in _USED_UP:
+            raise
+        click.echo(f"serbench: the system has no more of what is needed: {error.strerror}", err=True)
         return FAILED
     except (click.ClickException, SerbenchError, EngineError) as error:
         if isinstance(error, OutputError):

@@ -117,10 +117,21 @@ def command(
 
 def _model_time(step: str, token: str) -> "ModelTime":
     from serbench.predict import ModelTime
+
+    return ModelTime(_time_us("--step", step), _time_us("--token", token))
+
+
+def _time_us(option: str, time: str) -> float:
+    from serbench_engine.errors import ConfigError
     from serbench_engine.models.simulated_spec import parse_simulated
 
-    config = parse_simulated(f"sim:step={step}:token={token}")
-    return ModelTime(config.step_us, config.token_us)
+    wanted = f"{option} {time!r} is no time; write one such as 800us, 2ms or 0.5s, at most 60s"
+    if ":" in time:
+        raise click.UsageError(wanted)
+    try:
+        return parse_simulated(f"sim:step={time}").step_us
+    except ConfigError as error:
+        raise click.UsageError(wanted) from error
 
 
 def _measured(models: "Sequence[ModelTime]", options: dict[str, Any], quiet: bool) -> "Prediction":

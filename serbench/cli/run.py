@@ -51,6 +51,8 @@ def command(codec: str, **options: Any) -> None:
     """
     from serbench.cli.measure import measure
 
+    if "," in codec:
+        raise click.UsageError(f"run measures one codec; `serbench compare --codec {codec}` measures several")
     choices = Choices(**options)
     measured = measure(experiments_of(choices, [codec]), choices)
     _show(measured, choices)

@@ -1,16 +1,21 @@
 """Makes the consoles that reports are written to. It does not know what is written.
 
 rich leaves out colours in a pipe and where NO_COLOR is set, and takes the width from the terminal or COLUMNS, else 80.
+A width that no terminal has (COLUMNS=0, as some tools set it) is taken for none.
 """
 
 import sys
 from collections.abc import Iterable
+from typing import Final, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
 from serbench.report.harmless import harmless
+
+WITHOUT_TERMINAL: Final = 80
+WIDEST: Final = 10_000
 
 
 class HarmlessConsole(Console):
@@ -24,12 +29,19 @@ class HarmlessConsole(Console):
 
 def output_console() -> Console:
     """For what was asked for."""
-    return HarmlessConsole(file=sys.stdout, highlight=False)
+    return _console(sys.stdout)
 
 
 def error_console() -> Console:
     """For progress, notes and errors."""
-    return HarmlessConsole(file=sys.stderr, highlight=False)
+    return _console(sys.stderr)
+
+
+def _console(file: TextIO) -> Console:
+    console = HarmlessConsole(file=file, highlight=False)
+    if not 0 < console.width <= WIDEST:
+        console.width = WITHOUT_TERMINAL
+    return console
 
 
 def tell(console: Console, line: str) -> None:

@@ -26,6 +26,7 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     ("args", "words"),
     [
         (["--codec", "detla"], ["no codec 'detla'", "Did you mean delta", "There are: none, pickle"]),
+        (["--codec", "pickle,delta"], ["run measures one codec", "`serbench compare --codec pickle,delta`"]),
         (["--codec", "delta:format=json"], ["format='json'", "delta:format=msgspec|pickle"]),
         (["--codec", "no.such.module:NAME"], ["no codec 'no.such.module:NAME'"]),
         (["--result-format", "pakced"], ["no result format 'pakced'", "packed"]),

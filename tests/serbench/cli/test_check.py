@@ -117,6 +117,16 @@ def test_summaries_are_written(baseline: Path, tmp_path: Path, monkeypatch: pyte
     assert step_summary.read_text() == f"before\n{text}\n"
 
 
+def test_a_summary_that_can_t_be_written_hides_no_verdict(baseline: Path, tmp_path: Path) -> None:
+    file = tmp_path / "file" / "it.md"
+    result = check(baseline, tmp_path / "runs", "--no-times", "--markdown", str(file))
+    assert "check it: passed" in result.stdout
+    assert (result.exit_code, one_line(result.stderr.splitlines()[-1])) == (
+        2,
+        f"serbench: {file} can't be written: No such file or directory",
+    )
+
+
 def test_github_action_benchmark_can_read_it(baseline: Path, tmp_path: Path) -> None:
     assert check(baseline, tmp_path / "runs", "--no-times", "--github-json", str(tmp_path / "it.json")).exit_code == 0
     entries = json.loads((tmp_path / "it.json").read_text())

@@ -1,5 +1,6 @@
 """Tests the entry: help, errors in one line, exit codes, readers that go away. They do not know what is measured."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -118,6 +119,20 @@ def test_an_interrupt_ends_with_130() -> None:
 def test_sigterm_ends_with_143() -> None:
     result = ended_by(Terminated())
     assert (result.exit_code, result.stderr.strip()) == (143, "serbench: terminated")
+
+
+def test_what_the_system_runs_out_of_is_told_in_one_line() -> None:
+    result = ended_by(OSError(errno.EMFILE, "Too many open files"))
+    told = "serbench: the system has no more of what is needed: Too many open files\n"
+    assert (result.exit_code, result.stderr) == (1, told)
+
+
+@pytest.mark.parametrize("columns", ["0", "99999999999"])
+def test_a_width_that_no_terminal_has_is_taken_for_none(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    usual = call("codecs").stdout
+    monkeypatch.setenv("COLUMNS", columns)
+    assert call("codecs").stdout == usual
 
 
 def test_too_little_memory_is_told_in_one_line() -> None:

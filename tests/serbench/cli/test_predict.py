@@ -46,8 +46,10 @@ def test_stored_runs_are_predicted_from(tmp_path: Path) -> None:
     ("args", "words"),
     [
         ([], ["Missing option '--step'"]),
-        (["--step", "fast"], ["step is 'fast', which is no time"]),
-        (["--step", "1ms", "--token", "2"], ["token is '2', which is no time"]),
+        (["--step", "fast"], ["--step 'fast' is no time", "such as 800us, 2ms"]),
+        (["--step", "1ms", "--token", "2"], ["--token '2' is no time", "such as 800us, 2ms"]),
+        (["--step", "1ms:token=1us"], ["--step '1ms:token=1us' is no time"]),
+        (["--step", "90s"], ["--step '90s'", "at most 60s"]),
         (["--step", "1ms", "nothing"], ["nothing is neither a file nor a run"]),
         (["--step", "1ms", "--codec", "detla"], ["no codec 'detla'"]),
     ],

@@ -249,6 +249,12 @@ def test_a_recording_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pyte
     assert kept.read_bytes() == b"before"
 
 
+def test_a_folder_is_refused_before_anything_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PlansWriter, "add", lambda *_: pytest.fail("recorded for nothing"))
+    with pytest.raises(RecordingError, match="is a folder; --output names the file"):
+        record(tmp_path)
+
+
 def test_a_place_that_can_t_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SerbenchError, match="can't be written"):
