@@ -24,7 +24,7 @@ class Whole(click.ParamType[int]):
         """The number, or a usage error."""
         wanted = f"write a whole number from {self._least} to {self._most}"
         try:
-            number = int(value)
+            number = int(str(value))  # a grid file may have true
         except ValueError:
             self.fail(f"{value!r} is no whole number; {wanted}", param, ctx)
         if not self._least <= number <= self._most:
@@ -43,10 +43,10 @@ class Real(click.ParamType[float]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The number, or a usage error; not-a-number is in no range."""
-        above = f"from {self._least:,g} to" if self._least else "above 0 and at most"
-        wanted = f"write one {above} {self._most:,g}"
+        above = f"from {self._least:,} to" if self._least else "above 0 and at most"
+        wanted = f"write one {above} {self._most:,}"
         try:
-            number = float(value)
+            number = float(str(value))
         except ValueError:
             self.fail(f"{value!r} is no number; {wanted}", param, ctx)
         if not (number > 0 and self._least <= number <= self._most):

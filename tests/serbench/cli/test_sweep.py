@@ -152,6 +152,8 @@ def test_what_no_point_could_be_is_bad_input(args: tuple[str, ...], told: str, t
         ("codec = [", "is no TOML"),
         ("kodec = 'delta'", "there is no option 'kodec'; did you mean codec?"),
         ("repeats = [1, 2]", "repeats holds for the whole sweep"),
+        ("num-prompts = [4, true]", "True is no whole number"),
+        ("request-rate = inf", "inf is out of range; write one from 0.001 to 1,000,000"),
         ("[model]\nname = 'sim'", "model is a table"),
     ],
 )
