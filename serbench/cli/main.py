@@ -11,6 +11,12 @@ from types import FrameType
 from typing import NoReturn
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C. For KeyboardInterrupt itself, once it came through ``exec`` (dataclasses use it), Python would end the
+    process by the signal, whatever exit code was asked for.
+    """
+
+
 class Terminated(KeyboardInterrupt):
     """SIGTERM: it ends what Ctrl-C ends, in the same way, with an exit code of its own."""
 
@@ -42,7 +48,7 @@ def _end_at_once(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _raise(number: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt if number == signal.SIGINT else Terminated
+    raise Interrupted if number == signal.SIGINT else Terminated
 
 
 def _find_modules_here() -> None:

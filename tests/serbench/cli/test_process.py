@@ -39,6 +39,22 @@ def test_a_signal_while_modules_are_imported_is_told_in_one_line(
     assert (done.returncode, done.stdout, done.stderr) == (code, "", f"serbench: {said}\n")
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_that_comes_through_exec_ends_with_its_exit_code(number: int, code: int, tmp_path: Path) -> None:
+    (tmp_path / "codec_here.py").write_text(f"import os\nexec('os.kill(os.getpid(), {number:d}); len(str())')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "serbench", "codecs", "--check", "codec_here:NAME"],  # a script is not affected
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert done.returncode == code, done.stderr
+
+
 def test_a_signal_that_is_to_be_ignored_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "codec_here.py").write_text("import os\nos.kill(os.getpid(), 2)\nos.kill(os.getpid(), 15)\n")
     ignoring = "import signal; [signal.signal(number, signal.SIG_IGN) for number in (2, 15)];"
