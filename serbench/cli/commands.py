@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import click
 
-from serbench.cli.main import Terminated
+from serbench.cli.main import Terminated, raise_no_more
 from serbench.errors import FaultError, OutputError, SerbenchError
 from serbench.report.harmless import harmless
 from serbench_engine.errors import BrokenCodecError, ConfigError, EngineError, RequestError, WorkerError
@@ -121,6 +121,7 @@ def _guarded(run: Callable[[], Any]) -> int:
         _forget_stdout()
         return FAILED
     except (KeyboardInterrupt, click.Abort) as error:  # click turns the first into the second
+        raise_no_more()
         terminated = Terminated in (type(error), type(error.__cause__))
         click.echo(f"serbench: {'terminated' if terminated else 'interrupted'}", err=True)
         return TERMINATED if terminated else INTERRUPTED

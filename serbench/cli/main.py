@@ -33,6 +33,13 @@ def main() -> None:
     cli()
 
 
+def raise_no_more() -> None:
+    """Let signals end the process at once: all is closed, and what is left to do may be left undone."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is _raise:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def _on_ending_signals(handler: "signal._HANDLER") -> None:
     """Handle SIGINT and SIGTERM, but for those that whoever started the process wants ignored."""
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -55,6 +55,17 @@ def test_a_signal_that_comes_through_exec_ends_with_its_exit_code(number: int, c
     assert done.returncode == code, done.stderr
 
 
+def test_a_second_signal_while_the_process_ends_is_no_traceback(tmp_path: Path) -> None:
+    again = f"import atexit, os; atexit.register(os.kill, os.getpid(), {signal.SIGINT:d})\n"
+    (tmp_path / "codec_here.py").write_text(f"{again}os.kill(os.getpid(), {signal.SIGINT:d})\n")
+    command = [*SCRIPT[:-1], LISTENING + SCRIPT[-1], "codecs", "--check", "codec_here:NAME"]
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
+    )
+    assert done.stderr.split() == ["serbench:", "interrupted"]
+    assert done.returncode == -signal.SIGINT
+
+
 def test_a_signal_that_is_to_be_ignored_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "codec_here.py").write_text("import os\nos.kill(os.getpid(), 2)\nos.kill(os.getpid(), 15)\n")
     ignoring = "import signal; [signal.signal(number, signal.SIG_IGN) for number in (2, 15)];"
