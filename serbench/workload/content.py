@@ -34,6 +34,8 @@ def read_text(path: Path) -> str:
 
 
 def _read(path: Path) -> bytes:
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise DatasetError(f"{path}: a pipe or device, but it is read more than once; write it to a file first")
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,13 @@ def test_a_format_may_be_named(file: Path) -> None:
     for form in FORMATS.keys() - {"text", "jsonl", "sharegpt"}:
         with pytest.raises(DatasetError, match=r"which|no row of"):
             rows_of(file, '{"prompt": "a"}', form)
+
+
+def test_what_can_be_read_once_only_is_refused_at_once(file: Path) -> None:
+    os.mkfifo(file)
+    for path in (file, Path("/dev/zero")):
+        with pytest.raises(DatasetError, match=r"a pipe or device, .* write it to a file first"):
+            read_rows(path)
 
 
 @pytest.mark.parametrize(
