@@ -2,6 +2,7 @@
 but a moment's run.
 """
 
+import ast
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from typing import Final
 
 import pytest
 
+from serbench.cli import main
 from serbench.results import read_run
 from tests.serbench.cli.calling import HERE, one_line
 
@@ -19,6 +21,13 @@ SCRIPT: Final = (sys.executable, "-P", "-c", "from serbench.cli.main import main
 
 LISTENING: Final = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
 """A shell's background jobs ignore SIGINT, and so would their children."""
+
+
+def test_next_to_nothing_is_imported_before_signals_are_handled() -> None:
+    module = ast.parse(Path(main.__file__).read_text())
+    imported = [name.name for node in module.body if isinstance(node, ast.Import) for name in node.names]
+    assert imported == ["os", "signal", "sys"]
+    assert not [node for node in module.body if isinstance(node, ast.ImportFrom)]
 
 
 def environment(*folders: Path) -> dict[str, str]:
