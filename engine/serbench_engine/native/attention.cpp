@@ -8,6 +8,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <new>
 
@@ -88,7 +89,8 @@ class Attention {
         if (tasks_.pairs * shape_.heads * DIM < SMALL) threads = 1;
         const std::vector<Unit> units = tasks_.share_out(threads);
         const int64_t merges = int64_t(tasks_.merges.size()) * shape_.kv_heads;
-        float* memory = take(threads * size_.all() + tasks_.parts * shape_.kv_heads * size_.vectors * Sizes::STATE);
+        const int64_t parts = tasks_.parts * shape_.kv_heads * tasks_.split_vectors * Sizes::STATE;
+        float* memory = take(threads * size_.all() + parts);
         parts_memory_ = memory + threads * size_.all();
 #pragma omp parallel num_threads(threads)
         {
@@ -109,14 +111,17 @@ class Attention {
     }
 
   private:
-    // A caller's own memory, kept for its next call.
+    // A caller's own memory, in whole cache lines, kept for its next call.
     static float* take(int64_t floats) {
-        static thread_local std::unique_ptr<float[]> kept;
+        struct Free {
+            void operator()(float* from) const { std::free(from); }
+        };
+        static thread_local std::unique_ptr<float[], Free> kept;
         static thread_local int64_t size = 0;
         if (floats > size) {
-            kept.reset();
             size = 0;
-            kept.reset(new float[floats]);
+            kept.reset((float*)std::aligned_alloc(64, (floats * sizeof(float) + 63) / 64 * 64));
+            if (!kept) throw std::bad_alloc();
             size = floats;
         }
         return kept.get();
@@ -171,7 +176,7 @@ class Attention {
     }
 
     float* part(int64_t number, int head) const {
-        return parts_memory_ + (number * shape_.kv_heads + head) * size_.vectors * Sizes::STATE;
+        return parts_memory_ + (number * shape_.kv_heads + head) * tasks_.split_vectors * Sizes::STATE;
     }
 
     void clear(const Task& task, const State& state) const {

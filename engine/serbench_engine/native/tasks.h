@@ -11,9 +11,9 @@
 
 namespace serbench {
 
-constexpr int VECTORS = 32;        // query vectors of one task: queries × heads that share a key head
+constexpr int VECTORS = 64;        // query vectors of one task: queries × heads that share a key head
 constexpr int FEW = 6;             // so few query vectors are not worth packing keys and values for
-constexpr int HELD = 2 * VECTORS;  // query vectors that a thread works on at a time, over several key heads
+constexpr int HELD = VECTORS;      // query vectors that a thread works on at a time, over several key heads
 constexpr int SEGMENT = 1024;      // so many keys of a row with few queries are one task
 constexpr int UNITS = 4;           // a thread, at least, where there is enough to do: so that threads end together
 
@@ -40,6 +40,7 @@ class Tasks {
     std::vector<Merge> merges;
     std::vector<int> shared;  // tokens whose keys several tasks read: written before all tasks
     int64_t parts = 0;
+    int split_vectors = 0;  // at most, of a task that is a part
     int64_t pairs = 0;  // of a query and a key that it sees
 
     // `vectors` at most, in a task.
@@ -92,6 +93,7 @@ class Tasks {
 
     void split(int row, int first, int count, int begin, int end) {
         const int pieces = (end - begin + SEGMENT - 1) / SEGMENT;
+        split_vectors = std::max(split_vectors, count * group_);
         merges.push_back({first, count, int(parts), pieces});
         for (int i = 0; i < pieces; ++i) {
             const int from = begin + i * SEGMENT;

@@ -4,6 +4,9 @@
 // multiplies and adds in pairs. A line is as many words as a vector register holds.
 #pragma once
 
+#include <type_traits>
+
+#include "matrix_units.h"
 #include "simd.h"
 
 namespace serbench {
@@ -109,6 +112,7 @@ INLINE void block_product(
         UNROLLED for (int c = 0; c < C; ++c) store(out + r * out_stride + column + c * WIDTH, sums[r][c]);
 }
 
+constexpr int MANY_ROWS = 8;  // from here on, matrix units are faster
 constexpr int BLOCK_ROWS = WIDTH == 16 ? 6 : 2;  // with four lines, as many as there are registers for
 
 // C lines for R rows at a time, then for what is left of the rows.
@@ -125,6 +129,12 @@ INLINE void column_product(
 template <class Kind, int COLUMNS, class Lines>
 INLINE void product(
     const float* a, int a_stride, int rows, const Lines& lines, int depth, float* out, int out_stride, bool add) {
+#if defined(SERBENCH_MATRIX_UNITS)
+    if constexpr (std::is_same_v<Kind, Pairs> && std::is_same_v<Lines, Packed> && COLUMNS % (2 * TILE) == 0)
+        if (rows >= MANY_ROWS && depth % TILE == 0 && may_use_matrix_units())
+            return matrix_product(
+                a, a_stride, rows, lines.from, lines.stride, COLUMNS, depth, out, out_stride, add);
+#endif
     constexpr int FOURS = COLUMNS / (4 * WIDTH), REST = COLUMNS / WIDTH % 4;
     UNROLLED for (int c = 0; c < FOURS; ++c)
         column_product<Kind, BLOCK_ROWS, 4>(a, a_stride, rows, lines, c * 4 * WIDTH, depth, out, out_stride, add);
