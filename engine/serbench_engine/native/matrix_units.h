@@ -23,8 +23,8 @@ inline bool may_use_matrix_units() {
     return granted;
 }
 
-// What the instruction that shapes tiles reads. 0 and 1 are sums of the `upper` rows, 2 and 3 of the `lower` ones below;
-// 4 and 5 these rows of the left matrix, 6 and 7 what they are multiplied by.
+// What the instruction that shapes tiles reads. 0 and 1 are sums of the `upper` rows, 2 and 3 of the `lower` ones; 4 and 5
+// these rows of the left matrix, 6 and 7 what they are multiplied by.
 struct alignas(64) TileShapes {
     uint8_t palette = 1, first_row = 0, reserved[14] = {};
     uint16_t row_bytes[16] = {};
@@ -80,8 +80,8 @@ INLINE void tile_product(const float* a, int64_t a_stride, const float* lines, i
 
 // out[rows][columns] (+)= a[rows][depth] · lines[depth][columns], of words; depth is a multiple of TILE, columns of
 // 2 · TILE. Strides are in words.
-inline void matrix_product(const float* a, int a_stride, int rows, const float* lines, int stride, int columns, int depth,
-                           float* out, int out_stride, bool add) {
+inline void matrix_product(const float* a, int a_stride, int rows, const float* lines, int stride, int columns,
+                           int depth, float* out, int out_stride, bool add) {
     for (; rows > 0; rows -= 2 * TILE, a += 2 * TILE * a_stride, out += 2 * TILE * out_stride) {
         const int upper = std::min(rows, TILE), lower = std::min(rows - upper, TILE);
         const TileShapes shapes(upper, std::max(lower, 1));

@@ -132,8 +132,7 @@ INLINE void product(
 #if defined(SERBENCH_MATRIX_UNITS)
     if constexpr (std::is_same_v<Kind, Pairs> && std::is_same_v<Lines, Packed> && COLUMNS % (2 * TILE) == 0)
         if (rows >= MANY_ROWS && depth % TILE == 0 && may_use_matrix_units())
-            return matrix_product(
-                a, a_stride, rows, lines.from, lines.stride, COLUMNS, depth, out, out_stride, add);
+            return matrix_product(a, a_stride, rows, lines.from, lines.stride, COLUMNS, depth, out, out_stride, add);
 #endif
     constexpr int FOURS = COLUMNS / (4 * WIDTH), REST = COLUMNS / WIDTH % 4;
     UNROLLED for (int c = 0; c < FOURS; ++c)
