@@ -17,6 +17,9 @@ from serbench_engine.native.pages import zeros_in_large_pages
 ONEDNN_ROWS: Final = 64
 """The batch that oneDNN lays weights out for; others are hardly slower than in a layout of their own."""
 
+FEW_ROWS: Final = 64
+MANY_ROWS: Final = 256
+
 NOTHING, RELU, GATED = 0, 1, 2
 
 
@@ -55,8 +58,19 @@ def suits_panels(weight: Tensor) -> bool:
     return kernels is not None and kernels.product_pays and weight.shape[1] % 2 == 0
 
 
+def usual_rows(rows: int) -> int:
+    """At least ``rows``: oneDNN makes a program for every number of rows that it meets, so it should meet few.
+
+    For each shape of weight that takes milliseconds and 0.6 MB, kept for the next time.
+    """
+    if rows <= FEW_ROWS:
+        return 1 << (rows - 1).bit_length() if rows else 0
+    step = FEW_ROWS if rows <= MANY_ROWS else 2 * FEW_ROWS
+    return -(-rows // step) * step
+
+
 class OneDnnWeight:
-    """A PackedWeight by oneDNN."""
+    """A PackedWeight by oneDNN. Its products are at their best with a number of rows that is a usual one."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), ONEDNN_ROWS)

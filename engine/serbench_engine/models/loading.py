@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from serbench_engine.errors import ModelError
 from serbench_engine.layers.embedding import Embedding
 from serbench_engine.layers.linear import Linear
+from serbench_engine.layers.packed import OneDnnWeight
 from serbench_engine.models.base import CausalLM
 
 FLOATS: Final = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -69,6 +70,13 @@ def pack_weights(model: CausalLM) -> None:
     for module in model.modules():
         if isinstance(module, Linear | Embedding):
             module.pack()
+
+
+def uses_onednn(model: CausalLM) -> bool:
+    """Whether products with its packed weights are oneDNN's."""
+    assert isinstance(model, nn.Module)
+    packed = (module.packed for module in model.modules() if isinstance(module, Linear | Embedding))
+    return any(isinstance(one, OneDnnWeight) for one in packed)
 
 
 def fill_dummy(model: CausalLM, std: float, seed: int) -> None:

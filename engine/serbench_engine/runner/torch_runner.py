@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from serbench_codecs.plan import Int32Array, StepPlan, StepResult
@@ -16,9 +17,10 @@ from serbench_engine.attention.base import Attend, CacheShape
 from serbench_engine.attention.registry import make_attention
 from serbench_engine.errors import ConfigError
 from serbench_engine.executor.base import WorkerSpec
+from serbench_engine.layers.packed import usual_rows
 from serbench_engine.models.base import CausalLM, attention_shape
 from serbench_engine.models.config import ModelConfig
-from serbench_engine.models.loading import fill_dummy, load_weights, pack_weights
+from serbench_engine.models.loading import fill_dummy, load_weights, pack_weights, uses_onednn
 from serbench_engine.models.memory import available_bytes, check_fits
 from serbench_engine.models.registry import build_model
 from serbench_engine.runner.allocator import keep_freed_memory
@@ -33,7 +35,8 @@ class TorchBatch(msgspec.Struct, frozen=True, eq=False):
     """One prepared step of t tokens, after which s rows sample.
 
     ``token_ids``, ``positions`` int32[t]; ``last`` int32[s]: the last token of each row that samples, None where all
-    tokens do. ``table`` is the worker's own, which the sampler reads once the step has been counted.
+    tokens do. Each may be followed by others that stand for nothing. ``table`` is the worker's own, which the sampler
+    reads once the step has been counted.
     """
 
     step: int
@@ -73,6 +76,7 @@ class TorchRunner:
         )
         self.model = _loaded_model(spec, config, dtype)
         keep_freed_memory()  # from here on: what loading took goes back to the system
+        self._pads = uses_onednn(self.model)
         self._sampler = Sampler(config.vocab_size)
         self._preparer = InputPreparer()
 
@@ -85,7 +89,7 @@ class TorchRunner:
     def prepare(self, plan: StepPlan, table: RequestTable) -> TorchBatch:
         """See ModelRunner.prepare."""
         inputs = self._preparer.prepare(plan, table)
-        device = self._spec.device
+        count = len(inputs.token_ids)
         last = inputs.query_starts[1:][inputs.samples] - 1
         with torch.inference_mode():
             return TorchBatch(
@@ -93,22 +97,42 @@ class TorchRunner:
                 epoch=plan.epoch,
                 inputs=inputs,
                 table=table,
-                token_ids=torch.from_numpy(inputs.token_ids).to(device),
-                positions=torch.from_numpy(inputs.positions).to(device),
-                last=None if len(last) == len(inputs.token_ids) else torch.from_numpy(last).to(device),
-                attend=self._attention.begin(inputs, table.block_table),
+                token_ids=self._tensor(inputs.token_ids),
+                positions=self._tensor(inputs.positions),
+                last=None if len(last) == count else self._tensor(last),
+                attend=_of_first(count, self._rows(count), self._attention.begin(inputs, table.block_table)),
             )
+
+    def _tensor(self, column: Int32Array) -> Tensor:
+        """On the device, int32[n], and as many zeros after it as its rows are padded with."""
+        missing = self._rows(len(column)) - len(column)
+        return F.pad(torch.from_numpy(column), (0, missing)).to(self._spec.device)
+
+    def _rows(self, count: int) -> int:
+        return usual_rows(count) if self._pads else count
 
     @torch.inference_mode()
     def forward(self, batch: TorchBatch) -> Tensor:
         """Logits [s, vocab_size] of the rows that sample, in batch order."""
-        return self.model.logits(self.model.forward(batch.token_ids, batch.positions, batch.attend, batch.last))
+        hidden = self.model.forward(batch.token_ids, batch.positions, batch.attend, batch.last)
+        return self.model.logits(hidden)[: len(batch.inputs.samples)]
 
     @torch.inference_mode()
     def sample(self, output: Tensor, batch: TorchBatch) -> StepResult:
         """See ModelRunner.sample."""
         token_ids, logprobs = self._sampler.sample(output, batch.table, batch.inputs.sample_rows)
         return StepResult(batch.step, batch.epoch, token_ids, logprobs)
+
+
+def _of_first(count: int, rows: int, attend: Attend) -> Attend:
+    """``attend`` for the first ``count`` of ``rows`` tokens; the others get zeros."""
+    if rows == count:
+        return attend
+
+    def attend_padded(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return F.pad(attend(layer, query[:count], key[:count], value[:count]), (0, 0, 0, rows - count))
+
+    return attend_padded
 
 
 def _loaded_model(spec: WorkerSpec, config: ModelConfig, dtype: torch.dtype) -> CausalLM:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from serbench_engine.layers.embedding import Embedding
 from serbench_engine.layers.linear import ActivatedLinear, GatedLinear, Linear
-from serbench_engine.layers.packed import GATED, RELU, OneDnnWeight, PackedWeight, Panels, pack
+from serbench_engine.layers.packed import GATED, RELU, OneDnnWeight, PackedWeight, Panels, pack, usual_rows
 from serbench_engine.native.library import LayerKernels, layer_kernels
 
 Make = Callable[[Tensor, Tensor | None], PackedWeight]
@@ -157,3 +157,9 @@ def test_float16_stays_plain() -> None:
     layer.pack()
     assert layer.packed is None
     assert pack(layer.weight, None) is None
+
+
+def test_onednn_meets_few_numbers_of_rows() -> None:
+    usual = [usual_rows(count) for count in range(2049)]
+    assert all(count <= rows <= max(2 * count - 1, 0) for count, rows in enumerate(usual))
+    assert len(set(usual)) <= 27

@@ -163,3 +163,19 @@ def _run(code: str) -> str:
     paths = f"import sys; sys.path[:] = {sys.path!r}; "
     done = subprocess.run([sys.executable, "-c", paths + code], capture_output=True, text=True, check=True, timeout=60)
     return done.stdout.strip()
+
+
+@pytest.mark.parametrize("config", [LLAMA, OPT_125M])
+def test_rows_that_stand_for_nothing_change_nothing(config: ModelConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    logits = []
+    for pads in (False, True):
+        runner = TorchRunner(worker_spec(config))
+        monkeypatch.setattr(runner, "_pads", pads)
+        driver = Driver(runner, config)
+        for row in range(3):
+            driver.add(row, prompt(row, 9 + row))
+        driver.step({0: 9, 2: 4, 1: 10})  # 23 rows, of which 2 sample
+        driver.step({2: 7, 1: 1})
+        driver.decode([0, 1, 2], 3)
+        logits.append(torch.cat([torch.stack(driver.logits[row]) for row in range(3)]))
+    torch.testing.assert_close(logits[0], logits[1], rtol=1e-4, atol=1e-4)
