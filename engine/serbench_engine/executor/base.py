@@ -3,8 +3,9 @@
 It does not know how payloads are encoded (the codec's business) nor what is in them.
 """
 
+import signal
 from contextlib import AbstractContextManager
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
@@ -13,6 +14,9 @@ from serbench_codecs.table import TableLimits
 from serbench_engine.models.config import ResolvedModel
 from serbench_engine.transport.base import Payload
 from serbench_engine.transport.wait import WaitKind
+
+EXECUTORS_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+"""Sent to a process group they are the executor's to handle (Ctrl-C, ``timeout``): no worker ever sees one."""
 
 
 class WorkerSpec(msgspec.Struct, frozen=True):

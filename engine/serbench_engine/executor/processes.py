@@ -23,7 +23,7 @@ from serbench_engine.errors import (
     WorkerError,
     WorkerTimeout,
 )
-from serbench_engine.executor.base import WorkerSpec
+from serbench_engine.executor.base import EXECUTORS_SIGNALS, WorkerSpec
 from serbench_engine.executor.control import (
     ControlSocket,
     Down,
@@ -209,8 +209,8 @@ class Workers:
 
 @contextlib.contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Let Ctrl-C wait until a process is started and remembered; the process inherits this and never sees one."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    """Let signals wait until a process is started and remembered; the process inherits this and never sees one."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, EXECUTORS_SIGNALS)
     try:
         yield
     finally:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final, NoReturn
 
 from serbench_engine.errors import PayloadRefused, TransportError, TransportTimeout
-from serbench_engine.executor.base import WorkerSpec
+from serbench_engine.executor.base import EXECUTORS_SIGNALS, WorkerSpec
 from serbench_engine.executor.control import ControlSocket, Failed, Opened, OpenSession, Ready, Refused, Report, Start
 from serbench_engine.runner.base import ModelRunner
 from serbench_engine.runner.factory import make_runner
@@ -32,7 +32,8 @@ _IDLE_S: Final = 3600.0
 
 def main(arguments: list[str], runner_for: Callable[[WorkerSpec], ModelRunner] = make_runner) -> int:
     """Serve until told to end. Returns the exit code."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the executor's to handle
+    for number in EXECUTORS_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     connection = socket.socket(fileno=int(arguments[0]))
     connection.set_inheritable(False)
     control = ControlSocket(connection)

@@ -106,6 +106,14 @@ def test_ctrl_c_leaves_no_process_and_shows_the_programs_traceback_only(state: s
     wait_until_gone(pids)
 
 
+def test_what_ends_a_whole_process_group_is_left_to_the_program(run: Run) -> None:
+    _, pids = run("shm", "session")
+    for pid in pids:
+        fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+        ignored = int(fields["SigIgn"], 16)
+        assert all(ignored & 1 << (number - 1) for number in (signal.SIGINT, signal.SIGTERM))
+
+
 @pytest.mark.parametrize(("state", "code"), [("exit", 0), ("error", 1)])
 def test_a_program_that_forgets_to_close_leaves_no_process(state: str, code: int, run: Run) -> None:
     program, pids = run("pipe", state)

@@ -126,8 +126,8 @@ def test_the_death_of_a_worker_that_does_not_answer_is_noticed_while_steps_go_on
     engine = sim_engine(executor, "shm", max_tokens=50)  # 1.5 s
     pids = worker_pids()
     engine.step()
-    os.kill(pids[1], signal.SIGTERM)
-    with pytest.raises(WorkerError, match="worker 1: was ended by SIGTERM"):
+    os.kill(pids[1], signal.SIGKILL)
+    with pytest.raises(WorkerError, match="worker 1: was ended by SIGKILL"):
         outputs(engine)
 
 

@@ -155,15 +155,16 @@ def test_a_worker_that_raises_is_told_with_its_own_traceback(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_keeps_what_was_measured_and_says_where(number: int, code: int, tmp_path: Path) -> None:
+def test_a_signal_to_its_group_keeps_what_was_measured_and_says_where(number: int, code: int, tmp_path: Path) -> None:
     # A shell's background jobs ignore SIGINT, and so would their children.
     program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
     program += "from serbench.cli.main import main; main()"
     command = [sys.executable, "-c", program, "run", "--model", "sim", *LONG, "--output", str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
         while not list(tmp_path.glob("*.json")):
             assert process.poll() is None, process.communicate()
-        process.send_signal(number)
+        os.killpg(process.pid, number)
         out, err = process.communicate(timeout=60)
     assert process.returncode == code
     assert out == ""
