@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from serbench.differences import both
+from serbench.differences import both, path_apart
 from serbench.errors import OutputsDifferError, ResultsError
 from serbench.experiment import Experiment
 from serbench.results import Repeat, Run
@@ -34,9 +34,6 @@ _SAME_SPEC: Final[tuple[tuple[str, str], ...]] = (
     ("enable_prefix_caching", "settings of the prefix cache"),
 )
 """What must be the same for a ratio to mean anything, and what it is called where it isn't."""
-
-_VARIES: Final = ("codec", "result_format", "transport", "wait", "executor")
-"""What a comparison may be about."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,9 +222,7 @@ def _outputs(pairs: Sequence[tuple[Repeat, Repeat]], first: Run, other: Run, lab
 
 def _labels(runs: Sequence[Run]) -> list[str]:
     """What tells the runs apart: their codecs, and whatever else differs; ids where nothing does."""
-    varying = [name for name in _VARIES[1:] if len({getattr(run.spec, name) for run in runs}) > 1]
-    if "result_format" in varying and not _needs_result_format(runs):
-        varying.remove("result_format")
+    varying = [*(["result_format"] if _needs_result_format(runs) else []), *path_apart([run.spec for run in runs])]
     labels = [" ".join(_words(run.spec, varying)) for run in runs]
     return labels if len(set(labels)) == len(labels) else [f"{label} #{i + 1}" for i, label in enumerate(labels)]
 

@@ -1,11 +1,15 @@
 """Says in words what two experiments differ in. It does not know which differences matter."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
+from serbench.experiment import Experiment
 from serbench.workload.spec import Dataset, Prompts, Synthetic
+
+PATH: Final = ("transport", "wait", "executor")
+"""The fields that say which way payloads go."""
 
 _LONGEST: Final = 40
 """Letters of a text that are shown."""
@@ -23,6 +27,14 @@ def in_words(value: object) -> str:
         case tuple():
             return ", ".join(_quoted(str(one)) for one in value)
     return str(value)
+
+
+def path_apart(experiments: Sequence[Experiment]) -> list[str]:
+    """Fields of PATH in which the experiments differ; of the executor only what the transport doesn't tell."""
+    varying = [name for name in PATH if len({getattr(one, name) for one in experiments}) > 1]
+    executors = {(one.transport, one.executor) for one in experiments}
+    told = len({one.transport for one in experiments}) == len(executors)
+    return [name for name in varying if not (told and name == "executor")]
 
 
 def differing(mine: msgspec.Struct, theirs: msgspec.Struct) -> Iterator[tuple[str, object, object]]:

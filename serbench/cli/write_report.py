@@ -40,8 +40,9 @@ def command(runs: tuple[str, ...], output: str, baseline: str | None, results: s
     folder = Path(output)
     gathered = gather_runs(runs, Path(results))
     survey = Survey(gathered.runs, baseline)
-    if baseline is not None and survey.baseline not in survey.series:
-        raise ResultsError(f"there is no run of {baseline} to compare with; there are {', '.join(survey.series)}")
+    if baseline is not None and all(point.baseline is None for point in survey.all_points):
+        names = dict.fromkeys(name for point in survey.all_points for name in point.runs)
+        raise ResultsError(f"there is no run of {baseline} to compare with; there are {', '.join(names)}")
     check_writable(folder)
     plots, failed = _drawn(survey)
     report = make_report(gathered, survey, plots, failed)

@@ -36,7 +36,7 @@ def all_tables(survey: Survey) -> list[WordTable]:
     """In the order in which they are shown; those that would be empty are left out."""
     tables = (
         runs_table(survey.in_order),
-        ratios_table(survey.points),
+        ratios_table(survey.all_points),
         phases_table(survey.in_order),
         repeats_table(survey.in_order),
         environments_table(survey.runs),
@@ -99,18 +99,27 @@ def ratios_table(points: Sequence[Point]) -> WordTable:
     columns += ["host time without adapt", "95 %", "verdict", "outputs"]
     baselines = sorted({point.baseline for point in points if point.baseline is not None})
     note = (
-        f"To {', '.join(baselines)}, paired repeat by repeat: geometric means of the pairs' ratios, so not "
+        f"To {' or '.join(baselines)}, paired repeat by repeat: geometric means of the pairs' ratios, so not "
         "quotients of the medians above. Above 1 is better for throughput, below 1 for time."
     )
-    return WordTable("Ratios", note, columns, [row for point in points for row in _ratio_rows(point)], words=2)
+    rows = [row for point in points for row in _ratio_rows(point, say_to=len(baselines) > 1)]
+    return WordTable("Ratios", note, columns, rows, words=2)
 
 
-def _ratio_rows(point: Point) -> list[list[str]]:
+def _ratio_rows(point: Point, *, say_to: bool) -> list[list[str]]:
     comparison, why = point.compared
     if comparison is None:
         return [[str(point), "", why, *[""] * 9]] if len(point.runs) > 1 else []
+    to = f" to {point.baseline}" if say_to else ""
     return [
-        [str(point), name, *_told(row.throughput), *_told(row.host), *_told(row.host_without_adapt), row.outputs]
+        [
+            str(point),
+            f"{name}{to}",
+            *_told(row.throughput),
+            *_told(row.host),
+            *_told(row.host_without_adapt),
+            row.outputs,
+        ]
         for name, row in zip(point.series[1:], comparison.rows[1:], strict=True)
     ]
 
@@ -227,7 +236,7 @@ def all_warnings(survey: Survey) -> list[str]:
             holders.setdefault(_NUMBER.sub("#", line), {}).setdefault(line, []).append(run.id)
     found = [(_ranged(list(lines)), [id_ for ids in lines.values() for id_ in ids]) for lines in holders.values()]
     lines = [f"{line}{_held(ids, len(survey.runs))}" for line, ids in found]
-    for point in survey.points:
+    for point in survey.all_points:
         comparison, why = point.compared
         if comparison is None and len(point.runs) > 1:
             lines.append(f"{point}: {why}")

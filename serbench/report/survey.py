@@ -3,15 +3,16 @@
 It does not know how points are drawn or told.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from statistics import median
+from statistics import median, mode
 from typing import Final
 
 import msgspec
 
 from serbench.comparison import Comparison, compare_runs
-from serbench.differences import differing, in_words
+from serbench.differences import PATH, differing, in_words, path_apart
 from serbench.errors import SerbenchError
 from serbench.experiment import Experiment
 from serbench.report.figures import counted
@@ -23,13 +24,10 @@ CODECS: Final = ("none", "pickle", "cloudpickle", "msgspec", "delta", "cached", 
 """The order in which codecs are shown; others come after them, by name."""
 
 BASELINES: Final = ("pickle", "cloudpickle", "msgspec", "delta", "cached", "columnar")
-"""What the others are compared with, if the user does not say: the first of these that is there."""
+"""What the others at a place are compared with, if the user does not say: the first of these that is there."""
 
 _ONE: Final = LengthRange(1, 1)
 _USUAL: Final = Experiment()
-
-_PATH: Final = tuple(name for name in ("transport", "wait", "executor") if name in Experiment.__struct_fields__)
-"""What may tell series apart besides their codecs."""
 
 _FREE: Final = (
     "model",
@@ -51,15 +49,15 @@ class Point:
     """One place in the grid: ``runs`` by series, in the order in which series are shown.
 
     ``batch``: how many requests could run at once; ``context``: prompt tokens of a request, on average;
-    ``model_step_us``: median over the runs of the mean time of forward and sample.
+    ``setting``: what tells it from places of other surveys; ``baseline``: the series that the others are compared
+    with, None if it isn't there; ``model_step_us``: median over the runs of the mean time of forward and sample.
     """
 
-    def __init__(self, model: str, batch: int, context: int, runs: dict[str, Run], baseline: str | None) -> None:
-        self.model = model
-        self.batch = batch
-        self.context = context
+    def __init__(self, place: tuple[str, int, int], setting: str, runs: dict[str, Run], baseline: str | None) -> None:
+        self.model, self.batch, self.context = place
+        self.setting = setting
         self.runs = runs
-        self.baseline = baseline if baseline in runs else None
+        self.baseline = baseline
         self.model_step_us = median(_model_us(run) for run in runs.values())
 
     @cached_property
@@ -79,24 +77,38 @@ class Point:
         return [*first, *(name for name in self.runs if name != self.baseline)]
 
     def __str__(self) -> str:
-        return f"{self.model}, {counted(self.batch, 'request')} at once, {self.context:,} prompt tokens"
+        place = f"{self.model}, {counted(self.batch, 'request')} at once, {self.context:,} prompt tokens"
+        return f"{place}, {self.setting}" if self.setting else place
 
 
 class Survey:
-    """Every run, and those that can stand in one grid. ``notes``: a line for whatever the grid leaves out."""
+    """Every run, and those that can stand in one grid. ``notes``: a line for whatever the grid leaves out.
 
-    def __init__(self, runs: Sequence[Run], baseline: str | None = None) -> None:
+    ``others``: a survey for each further setting, since its runs have no place in this grid; ``setting`` says what
+    tells this one's from theirs. ``baseline``: what the others are compared with, at most places if not at all.
+    """
+
+    def __init__(self, runs: Sequence[Run], baseline: str | None = None, setting: str = "") -> None:
         self.runs = list(runs)
         self.notes: list[str] = []
-        kept = self._one_setting()
+        kept, *rest = _by_setting(self.runs)
+        self.setting = setting or _set_apart(kept, rest)
+        self.others = [Survey(runs, baseline, _set_apart(runs, [kept])) for runs in rest]
         self._names = _series_names(kept)
         self.series = sorted({self._names[run.id] for run in kept}, key=_place)
-        self.baseline = baseline or next((name for name in BASELINES if name in self.series), self.series[0])
-        if self.baseline not in self.series:
-            self.notes.append(f"no run of {self.baseline}, so nothing is compared with it")
-        self.points = self._points(kept)
+        self.points = self._points(kept, baseline)
+        if baseline is not None and all(point.baseline is None for point in self.points):
+            self.notes.append(f"no run of {baseline}{self._here}, so nothing is compared with it")
+        found = [point.baseline for point in self.points if len(point.runs) > 1 and point.baseline is not None]
+        self.baseline = mode(found) if found else baseline or min(self.series, key=_rank)
         quickest = {model: place for place, model in enumerate(self.models)}
         self.points.sort(key=lambda point: (quickest[point.model], point.batch, point.context))
+        self.notes += [line for other in self.others for line in (_not_plotted(other), *other.notes)]
+
+    @property
+    def all_points(self) -> list[Point]:
+        """Its own, then those of the other settings."""
+        return [*self.points, *(point for other in self.others for point in other.points)]
 
     @property
     def models(self) -> list[str]:
@@ -116,7 +128,7 @@ class Survey:
     @property
     def in_order(self) -> list[Run]:
         """All runs, place by place and series by series, then those that are in no place."""
-        placed = [run for point in self.points for run in point.runs.values()]
+        placed = [run for point in self.all_points for run in point.runs.values()]
         known = {run.id for run in placed}
         return [*placed, *(run for run in self.runs if run.id not in known)]
 
@@ -136,21 +148,11 @@ class Survey:
         quickest = {model: place for place, model in enumerate(self.models)}
         return max(self.points, key=lambda point: (len(point.runs), point.batch, point.context, -quickest[point.model]))
 
-    def _one_setting(self) -> list[Run]:
-        """The runs that differ only in the grid's axes from most others; the rest can't be in the same picture."""
-        by_setting: dict[bytes, list[Run]] = {}
-        for run in self.runs:
-            by_setting.setdefault(msgspec.json.encode(_setting(run.spec)), []).append(run)
-        kept = max(by_setting.values(), key=len)
-        for runs in by_setting.values():
-            if runs is not kept:
-                differs = _differences(_setting(kept[0].spec), _setting(runs[0].spec))
-                self.notes.append(
-                    f"{counted(len(runs), 'run')} with {differs} can't stand in the same plots: tables only"
-                )
-        return kept
+    @property
+    def _here(self) -> str:
+        return f" with {self.setting}" if self.setting else ""
 
-    def _points(self, runs: Sequence[Run]) -> list[Point]:
+    def _points(self, runs: Sequence[Run], baseline: str | None) -> list[Point]:
         places: dict[tuple[str, int, int], dict[str, Run]] = {}
         again = 0
         for run in sorted(runs, key=lambda run: run.created):
@@ -159,12 +161,12 @@ class Survey:
             place[self._names[run.id]] = run
         if again:
             self.notes.append(
-                f"{counted(again, 'run')} measured again later: the plots show the latest, the tables all"
+                f"{counted(again, 'run')} measured again later{self._here}: plots and ratios are of the latest, the "
+                "other tables hold all"
             )
-        return [
-            Point(*place, {name: found[name] for name in self.series if name in found}, self.baseline)
-            for place, found in places.items()
-        ]
+        found = {place: {name: runs[name] for name in self.series if name in runs} for place, runs in places.items()}
+        often = Counter(name for runs in found.values() if len(runs) > 1 for name in runs)
+        return [Point(place, self.setting, runs, _first(runs, baseline, often)) for place, runs in found.items()]
 
 
 def batch_limit(run: Run) -> int:
@@ -212,17 +214,35 @@ def _setting(spec: Experiment) -> Experiment:
     elif isinstance(workload, Dataset):
         workload = msgspec.structs.replace(workload, num_prompts=1)
     arrivals = msgspec.structs.replace(spec.arrivals, max_concurrency=None)
-    usual = {name: getattr(_USUAL, name) for name in (*_PATH, *_FREE)}
+    usual = {name: getattr(_USUAL, name) for name in (*PATH, *_FREE)}
     return msgspec.structs.replace(spec, workload=workload, arrivals=arrivals, **usual)
 
 
-def _differences(usual: Experiment, other: Experiment) -> str:
-    return ", ".join(f"{name} {in_words(value)}" for name, _, value in differing(usual, other))
+def _by_setting(runs: Sequence[Run]) -> list[list[Run]]:
+    """Runs that differ only in a grid's axes and its series together, the setting of most runs first."""
+    found: dict[bytes, list[Run]] = {}
+    for run in runs:
+        found.setdefault(msgspec.json.encode(_setting(run.spec)), []).append(run)
+    return sorted(found.values(), key=len, reverse=True)
+
+
+def _set_apart(runs: Sequence[Run], others: Sequence[Sequence[Run]]) -> str:
+    """What of the runs' setting is different from the others'."""
+    mine = _setting(runs[0].spec)
+    found = {name: value for theirs in others for name, value, _ in differing(mine, _setting(theirs[0].spec))}
+    return ", ".join(f"{name} {in_words(value)}" for name, value in found.items())
+
+
+def _not_plotted(other: Survey) -> str:
+    return f"{counted(len(other.runs), 'run')} with {other.setting}: tables only, the plots are of one setting"
+
+
+# --- series ---------------------------------------------------------------------------------------------------------
 
 
 def _series_names(runs: Sequence[Run]) -> dict[str, str]:
     """By run id: its codec, and whatever else the runs' paths differ in."""
-    varying = [name for name in _PATH if len({getattr(run.spec, name) for run in runs}) > 1]
+    varying = path_apart([run.spec for run in runs])
     formats: dict[str, set[str | None]] = {}
     for run in runs:
         formats.setdefault(run.spec.codec, set()).add(run.spec.result_format)
@@ -238,3 +258,17 @@ def _series_names(runs: Sequence[Run]) -> dict[str, str]:
 def _place(series: str) -> tuple[int, str]:
     codec = series.split(" ")[0].split(":")[0]
     return (CODECS.index(codec) if codec in CODECS else len(CODECS), series)
+
+
+def _rank(series: str) -> int:
+    """How soon the series is what others are compared with."""
+    return BASELINES.index(series.split(" ")[0]) if series.split(" ")[0] in BASELINES else len(BASELINES)
+
+
+def _first(runs: dict[str, Run], asked: str | None, often: Mapping[str, int]) -> str | None:
+    """The series that the others at a place are compared with: of a codec's series the one that is at most places."""
+    if asked is not None:
+        fit = [name for name in runs if asked in (name, name.split(" ")[0])]
+    else:
+        fit = [name for name in runs if _rank(name) == min(map(_rank, runs))]
+    return max(fit, key=lambda name: often[name], default=None)

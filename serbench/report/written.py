@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from serbench.differences import PATH
 from serbench.report.figures import counted, times
 from serbench.report.plots.listing import Drawn, NotDrawn
 from serbench.report.plots.places import left_out
@@ -38,25 +39,32 @@ def make_report(gathered: Gathered, survey: Survey, plots: Sequence[Drawn | NotD
 
 
 def _title(survey: Survey) -> str:
-    codecs = sorted(
-        {run.spec.codec for run in survey.runs}, key=[*survey.series, *(r.spec.codec for r in survey.runs)].index
-    )
-    return f"serbench: {_few(codecs, 'codecs')} on {_few(survey.models, 'models')}"
+    """``on`` where every codec ran with every model."""
+    codecs, models = _codecs(survey), list(dict.fromkeys(point.model for point in survey.all_points))
+    everywhere = len({(run.spec.codec, run.spec.model) for run in survey.runs}) == len(codecs) * len(models)
+    return f"serbench: {_few(codecs, 'codec')}{' on' if everywhere else ';'} {_few(models, 'model')}"
+
+
+def _codecs(survey: Survey) -> list[str]:
+    names = [name for one in (survey, *survey.others) for name in one.series]
+    found = {run.spec.codec for run in survey.runs}
+    return sorted(found, key=lambda codec: next(i for i, name in enumerate(names) if name.split(" ")[0] == codec))
 
 
 def _few(names: Sequence[str], what: str) -> str:
-    return ", ".join(names) if len(names) <= 6 and len(", ".join(names)) <= 60 else f"{len(names)} {what}"
+    return ", ".join(names) if len(names) <= 6 and len(", ".join(names)) <= 60 else counted(len(names), what)
 
 
 def _summary(survey: Survey) -> list[str]:
     repeats = sum(len(run.repeats) for run in survey.runs)
     days = sorted({run.created[:10] for run in survey.runs})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    codecs = _codecs(survey)
     lines = [
         f"{counted(len(survey.runs), 'run')} with {counted(repeats, 'repeat')}, measured {when} (UTC): "
-        f"{counted(len(survey.series), 'codec')} ({', '.join(survey.series)}), {_places(survey)}."
+        f"{counted(len(codecs), 'codec')} ({', '.join(codecs)}), {_places(survey)}."
     ]
-    lines += _headline(survey.hardest)
+    lines += [line for one in (survey, *survey.others) for line in _headline(one.hardest)]
     kinds = {run.weights.kind for run in survey.runs}
     if "sim" in kinds:
         lines.append("The simulated model takes the time it is told to; what it samples depends on all it was sent.")
@@ -68,11 +76,15 @@ def _summary(survey: Survey) -> list[str]:
 
 
 def _places(survey: Survey) -> str:
+    points = survey.all_points
+    paths = {tuple(getattr(run.spec, name) for name in PATH) for run in survey.runs}
+    batches, contexts = ({getattr(point, name) for point in points} for name in ("batch", "context"))
     return ", ".join(
         (
-            counted(len(survey.models), "model"),
-            f"{len(survey.batches)} batch {'size' if len(survey.batches) == 1 else 'sizes'}",
-            f"{len(survey.contexts)} {'context' if len(survey.contexts) == 1 else 'contexts'}",
+            *([counted(len(paths), "path")] if len(paths) > 1 else []),
+            counted(len({point.model for point in points}), "model"),
+            counted(len(batches), "batch size"),
+            counted(len(contexts), "context"),
         )
     )
 

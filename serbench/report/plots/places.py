@@ -1,6 +1,6 @@
 """Which places of the grid a plot shows, and what it calls them. It does not know what it shows of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from serbench.report.figures import counted
@@ -10,6 +10,7 @@ MOST: Final = 3
 """Panels a row or column: more would be too small to read."""
 
 Value = TypeVar("Value")
+Other = TypeVar("Other")
 
 
 def few(values: Sequence[Value]) -> list[Value]:
@@ -19,16 +20,25 @@ def few(values: Sequence[Value]) -> list[Value]:
     return [values[0], values[len(values) // 2], values[-1]]
 
 
+def filled(
+    rows: Sequence[Value], columns: Sequence[Other], has: Callable[[Value, Other], bool]
+) -> tuple[list[Value], list[Other]]:
+    """A few of the rows and columns that have something at any place, since panels with nothing waste the page."""
+    across = few([column for column in columns if any(has(row, column) for row in rows)])
+    return few([row for row in rows if any(has(row, column) for column in across)]), across
+
+
 def left_out(survey: Survey) -> str:
     """What plots with a panel for each place do not show; empty where they show all."""
-    lost = [
-        f"{what} {', '.join(str(value) for value in values if value not in few(values))}"
-        for what, values in (("models", survey.models), ("contexts", survey.contexts), ("batches", survey.batches))
+    many = [
+        f"{len(values)} {what}"
+        for what, values in (("models", survey.models), ("contexts", survey.contexts), ("batch sizes", survey.batches))
         if len(values) > MOST
     ]
     return (
-        f"panels are for three places an axis; not shown where an axis is one of panels: {'; '.join(lost)}"
-        if lost
+        f"plots have panels for at most {MOST} of the {' and of the '.join(many)}: the first, a middle one and the "
+        "last that have something; the tables hold all"
+        if many
         else ""
     )
 

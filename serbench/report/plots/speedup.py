@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from serbench.report.plots.curves import Axis, Mark, Panel, Row, draw_curves
 from serbench.report.plots.panels import short
-from serbench.report.plots.places import batch_words, context_words, few
+from serbench.report.plots.places import batch_words, context_words, filled
 from serbench.report.survey import Survey
 
 
@@ -15,10 +15,13 @@ def draw_speedup(survey: Survey) -> Figure | str:
     """Curves over the model's step time, columns by batch, rows by context."""
     if len(survey.models) < 2:
         return f"all runs have the same model, {survey.models[0]}: the model's step time does not vary"
-    batches, contexts = few(survey.batches), few(survey.contexts)
-    rows = [Row(context_words(survey, c), [_panel(survey, batch, c) for batch in batches]) for c in contexts]
-    if not any(panel.curves for row in rows for panel in row.panels):
+    panels = {(c, batch): _panel(survey, batch, c) for c in survey.contexts for batch in survey.batches}
+    if not any(panel.curves for panel in panels.values()):
         return f"nothing can be compared with {survey.baseline}: {_why(survey)}"
+    if not any(map(_vary, panels.values())):
+        return "no batch and context was measured with the same two codecs and more than one model"
+    contexts, batches = filled(survey.contexts, survey.batches, lambda c, batch: _vary(panels[c, batch]))
+    rows = [Row(context_words(survey, c), [panels[c, batch] for batch in batches]) for c in contexts]
     model_step = Axis("model step: forward + sample, measured, ms", lambda ms: f"{ms:g}")
     ratio = Axis(f"throughput, times {short(survey.baseline)}", lambda value: f"{value:g}×")
     return draw_curves(rows, survey.series, model_step, ratio, base_line=1.0, side="left")
@@ -28,8 +31,14 @@ def _why(survey: Survey) -> str:
     return next((why for point in survey.points if (why := point.compared[1])), "no ratios")
 
 
+def _vary(panel: Panel) -> bool:
+    """Whether it shows anything over the model's step time."""
+    return any(len(curve) > 1 for curve in panel.curves.values())
+
+
 def _panel(survey: Survey, batch: int, context: int) -> Panel:
-    points = sorted(survey.at(batch=batch, context=context), key=lambda point: point.model_step_us)
+    points = [point for point in survey.at(batch=batch, context=context) if point.baseline == survey.baseline]
+    points.sort(key=lambda point: point.model_step_us)
     curves: dict[str, list[Mark]] = {}
     for point in points:
         comparison, _ = point.compared

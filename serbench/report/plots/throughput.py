@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from serbench.report.figures import figure
 from serbench.report.plots.curves import Axis, Mark, Panel, Row, draw_curves, draw_dots
-from serbench.report.plots.places import context_words, few, model_words
+from serbench.report.plots.places import context_words, filled, model_words
 from serbench.report.survey import Point, Survey
 from serbench.results import Run
 from serbench.stats import MIN_PAIRS, paired_t
@@ -17,7 +17,7 @@ def draw_throughput(survey: Survey) -> Figure:
     """Curves over the batch; dots a codec where there is one batch."""
     if len(survey.batches) < 2:
         return draw_dots(_dots(survey.hardest), survey.series, TOKENS)
-    models, contexts = few(survey.models), few(survey.contexts)
+    contexts, models = filled(survey.contexts, survey.models, lambda c, model: bool(survey.at(model=model, context=c)))
     rows = [Row(context_words(survey, c), [_panel(survey, model, c) for model in models]) for c in contexts]
     batches = Axis("requests at once (at most)", figure, tuple(survey.batches))
     return draw_curves(rows, survey.series, batches, TOKENS)

@@ -22,7 +22,7 @@ from serbench.report.plots.curves import Mark
 from serbench.report.plots.listing import PLOTS, Drawn, NotDrawn, draw, inline_svg
 from serbench.report.plots.panels import log_axis, plain_ticks, spread
 from serbench.report.plots.payloads import data_size
-from serbench.report.plots.places import few
+from serbench.report.plots.places import few, left_out
 from serbench.report.plots.style import INK, RC, looks
 from serbench.report.plots.throughput import draw_throughput
 from serbench.report.survey import CODECS, Survey
@@ -169,6 +169,22 @@ def test_a_codec_that_was_not_measured_everywhere(runs: list[Run]) -> None:
     holes = [run for run in places if run.spec.codec == "pickle" or run.spec.max_num_seqs == 1]
     survey = Survey(holes)
     assert all(isinstance(figure_of(plot.name, survey), Figure) for plot in PLOTS)
+
+
+def test_panels_stand_only_where_there_is_something(runs: list[Run]) -> None:
+    both = grid(runs, ["sim", "sim:step=1ms"], [3], [50])
+    survey = Survey([*both, *grid(runs[:1], ["sim"], [1, 2], [5, 7, 9]), *grid(runs[:1], ["sim:step=2ms"], [1], [7])])
+    assert len(figure_of("speedup", survey).axes) == 1
+    assert len(figure_of("throughput", survey).axes) == 9
+    found = draw(BY_NAME["speedup"], Survey([*grid(runs, ["sim"], [3], [5]), *grid(runs, ["sim:step=1ms"], [2], [5])]))
+    assert isinstance(found, NotDrawn)
+    assert "more than one model" in found.why
+
+
+def test_panels_that_are_left_out_are_told(runs: list[Run]) -> None:
+    assert left_out(Survey(grid(runs, ["sim"], [1, 2, 3], [5]))) == ""
+    told = left_out(Survey(grid(runs, ["sim"], [1, 2, 3], [5, 6, 7, 8])))
+    assert told.startswith("plots have panels for at most 3 of the 4 contexts: the first")
 
 
 def test_names_are_taken_as_names(runs: list[Run]) -> None:

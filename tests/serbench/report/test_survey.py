@@ -83,6 +83,26 @@ def test_runs_of_another_setting_are_in_the_tables_and_told(runs: list[Run]) -> 
     assert "1 run with seed 7" in note
 
 
+def test_every_setting_has_ratios_of_its_own(runs: list[Run]) -> None:
+    compared = [placed(run, "sim:step=2ms", block_size=32) for run in runs]
+    survey = Survey([*grid(runs[1:], ["sim"], [1, 2], [5]), *compared])
+    assert [len(point.runs) for point in survey.all_points] == [2, 2, 3]
+    assert all(point.compared[0] is not None for point in survey.all_points)
+    assert "block_size 32" in str(survey.all_points[-1])
+    assert "block_size 16" in str(survey.all_points[0])
+    assert survey.notes == ["3 runs with block_size 32: tables only, the plots are of one setting"]
+
+
+def test_others_are_compared_with_the_series_that_is_there(runs: list[Run]) -> None:
+    alone = placed(runs[2], transport="inproc", executor="inproc")
+    for asked in (None, "pickle", "pickle shm"):
+        survey = Survey([alone, *grid(runs[1:], ["sim", "sim:step=1ms"], [1, 3], [50])], asked)
+        assert survey.series == ["pickle inproc", "pickle shm", "delta shm"]
+        assert survey.baseline == "pickle shm"
+        assert sum(point.compared[0] is not None for point in survey.points) == 4
+    assert Survey([placed(runs[0], codec="none"), placed(runs[0], codec="mine")]).baseline == "none"
+
+
 def test_a_run_measured_again_replaces_the_earlier_in_plots_and_is_told(runs: list[Run]) -> None:
     later = msgspec.structs.replace(runs[0], id="later", created="2999-01-01T00:00:00+00:00")
     survey = Survey([*runs, later])

@@ -11,7 +11,7 @@ from serbench.report.figures import figure
 from serbench.report.html_page import html_page
 from serbench.report.markdown_page import markdown_page, plain
 from serbench.report.plots.listing import PLOTS, Plot, draw
-from serbench.report.record_tables import all_tables, all_warnings
+from serbench.report.record_tables import WordTable, all_tables, all_warnings
 from serbench.report.stored_runs import Gathered
 from serbench.report.survey import Survey
 from serbench.report.written import Report, make_report
@@ -209,6 +209,31 @@ def test_a_single_run_has_a_report(runs: list[Run]) -> None:
     assert "1 run with 4 repeats" in report.summary[0]
     assert "Ratios" not in [table.title for table in report.tables]
     assert Page(html_page(report)).open == []
+
+
+def test_runs_of_two_settings_have_a_true_title_and_all_their_ratios(runs: list[Run]) -> None:
+    sweep = grid([run for run in runs if run.spec.codec != "columnar"], ["sim:step=1ms"], [1, 3], [5, 50])
+    report = report_on([*sweep, *(placed(run, "sim:step=2ms", block_size=32) for run in runs)])
+    assert report.title == "serbench: pickle, delta, columnar; sim:step=1ms, sim:step=2ms"
+    assert "3 codecs (pickle, delta, columnar), 2 models, 2 batch sizes, 2 contexts." in report.summary[0]
+    [ratios] = [table for table in report.tables if table.title == "Ratios"]
+    assert len(ratios.rows) == 4 + 2
+    assert sum("block_size 32" in row[0] for row in ratios.rows) == 2
+    assert report_on(sweep).title == "serbench: pickle, delta on sim:step=1ms"
+
+
+def test_ratios_to_different_codecs_say_to_which(runs: list[Run]) -> None:
+    report = report_on([*runs, *(placed(run, context=50, codec=name) for run, name in zip(runs, "ab", strict=False))])
+    assert [row[1] for row in table_of(report, "Ratios").rows] == ["delta to pickle", "columnar to pickle", "b to a"]
+
+
+def table_of(report: Report, title: str) -> WordTable:
+    return next(table for table in report.tables if table.title == title)
+
+
+def test_paths_are_not_counted_as_codecs(runs: list[Run]) -> None:
+    report = report_on([*runs, placed(runs[0], transport="inproc", executor="inproc")])
+    assert "3 codecs (pickle, delta, columnar), 2 paths, 1 model, 1 batch size, 1 context." in report.summary[0]
 
 
 def test_the_headline_is_the_best_ratio_where_it_matters(report: Report) -> None:
