@@ -110,7 +110,8 @@ def command(
         return
     if tolerances:
         raise click.UsageError("--tolerance goes with --update: a check takes the tolerances that the baseline has")
-    outcome = _check(ctx, path, codecs, choices, times=not no_times)
+    outputs = {"--markdown": markdown, f"${STEP_SUMMARY}": os.environ.get(STEP_SUMMARY), "--github-json": github_json}
+    outcome = _check(ctx, path, codecs, choices, outputs, times=not no_times)
     _tell(outcome, choices, markdown, github_json)
     ctx.exit(0 if outcome.passed else 1)
 
@@ -118,15 +119,25 @@ def command(
 # --- checking ---------------------------------------------------------------------------------------------------------
 
 
-def _check(ctx: click.Context, path: Path, codecs: str, choices: Choices, *, times: bool) -> "Outcome":
+def _check(
+    ctx: click.Context,
+    path: Path,
+    codecs: str,
+    choices: Choices,
+    outputs: Mapping[str, str | None],
+    *,
+    times: bool,
+) -> "Outcome":
     from serbench.environment import describe_environment
     from serbench.gates.baseline import read_baseline
     from serbench.gates.judging import Outcome, check_comparable, confirmed, hold_against
+    from serbench.paths import refuse_overwriting
     from serbench.prepare import prepare
     from serbench.report.console import error_console, tell
 
     baseline = read_baseline(path)
     experiments = [one.spec for one in baseline.codecs]
+    refuse_overwriting(outputs, {"the baseline": path, "the dataset": getattr(experiments[0].workload, "path", None)})
     here = describe_environment()
     differing = _asked_otherwise(ctx, codecs, choices, experiments)
     check_comparable(baseline, prepare(experiments), here, times=times, differing=differing)

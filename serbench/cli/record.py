@@ -69,10 +69,12 @@ def command(ctx: click.Context, /, codec: str | None, **options: Any) -> None:
     Takes the options of `serbench run`. Plans depend on neither codec, transport nor executor: they are recorded in
     this process, where nothing is serialized.
     """
+    from serbench.paths import refuse_overwriting
     from serbench.recorder import prepare_recording, record_plans
     from serbench.report.console import error_console, tell
 
     choices = Choices(**options)
+    refuse_overwriting({"--output": choices.output}, {"--dataset": choices.dataset})
     prepared = prepare_recording(experiments_of(choices, ["none"])[0])
     if not choices.quiet:
         given = [name for name in WITHOUT_MEANING if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]

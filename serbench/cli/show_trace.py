@@ -33,12 +33,14 @@ def command(run: str, repeat: int, steps: str | None, output: str | None, result
 
     from serbench.errors import ResultsError
     from serbench.files import write_atomically
+    from serbench.paths import refuse_overwriting
     from serbench.results import find_run, read_run
-    from serbench.spans import read_spans
+    from serbench.spans import read_spans, spans_path
     from serbench.trace_events import StepRange, trace_document
 
     shown = StepRange() if steps is None else StepRange.parse(steps)
     path = find_run(run, Path(results))
+    refuse_overwriting({"--output": output}, {"the run": path, "its time stamps": spans_path(path)})
     stored, spans = read_run(path), read_spans(path)
     if repeat not in spans:
         raise ResultsError(f"there is no repeat {repeat} of {stored.id}; there are {', '.join(map(str, spans))}")
