@@ -6,7 +6,8 @@ SerbenchError
 ├── ResultsError          stored runs that can't be found, read, written or compared
 ├── OutputError           standard output that can't be written
 └── FaultError            the engine broke a promise, so what was measured can't be right
-    └── OutputsDifferError    the same batches gave different outputs
+    ├── OutputsDifferError    the same batches gave different outputs
+    └── BrokenContractError   a codec does not do what codecs must; carries what shows it
 """
 
 
@@ -36,3 +37,11 @@ class FaultError(SerbenchError):
 
 class OutputsDifferError(FaultError):
     """The same batches gave different outputs."""
+
+
+class BrokenContractError(FaultError):
+    """A codec does not do what codecs must. ``shown_by``: lines of Python that show it, to be pasted as they are."""
+
+    def __init__(self, message: str, shown_by: str) -> None:
+        super().__init__(message)
+        self.shown_by = shown_by

@@ -68,8 +68,12 @@ def test_a_codec_that_breaks_the_contract_fails_the_check(tmp_path: Path) -> Non
     )
     checked = serbench("codecs", "--check", "forgetful:Forgetful", site=tmp_path)
     assert checked.returncode == 1
-    assert "forgetful breaks the contract" in checked.stderr
     assert "Traceback" not in checked.stderr
+    rule, *below = checked.stderr.splitlines()
+    assert rule.startswith("serbench: codec forgetful breaks the contract: ")
+    (tmp_path / "pasted.py").write_text("\n".join(below))
+    pasted = subprocess.run([sys.executable, "pasted.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert rule.removeprefix("serbench: ") in pasted.stderr
 
 
 def test_a_codec_that_raises_fails_the_run_with_one_line_and_its_own_traceback(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import click
 
 from serbench.cli.main import Terminated, raise_no_more
-from serbench.errors import FaultError, OutputError, SerbenchError
+from serbench.errors import BrokenContractError, FaultError, OutputError, SerbenchError
 from serbench.report.harmless import harmless
 from serbench_engine.errors import BrokenCodecError, ConfigError, EngineError, RequestError, WorkerError
 
@@ -153,7 +153,7 @@ def exit_code(error: Exception) -> int:
 
 
 def _tell(error: Exception) -> None:
-    """One line; below it, indented, the traceback of a worker or a codec that raised."""
+    """One line; below it, indented, the traceback of a worker or a codec that raised, or what shows its fault."""
     if isinstance(error, WorkerError):
         line, below = f"worker {error.rank}: {error.reason}", error.traceback_text
     elif isinstance(error, BrokenCodecError):
@@ -163,6 +163,8 @@ def _tell(error: Exception) -> None:
     else:
         line, below = str(error), ""
     click.echo(f"serbench: {harmless(' '.join(line.split()))}", err=True)
+    if isinstance(error, BrokenContractError):
+        click.echo(harmless(error.shown_by), err=True)
     if below:
         click.echo(harmless(textwrap.indent(below.rstrip(), "    ", lambda _: True)), err=True)
 

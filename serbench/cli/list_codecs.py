@@ -12,8 +12,9 @@ from serbench.cli import ranges
 def command(name: str | None, examples: int, seed: int) -> None:
     """List the codecs with what they send, their options and traits; plug-ins too.
 
-    --check plays random conversations between a scheduler and three workers through a codec, and garbles payloads; it
-    takes names as --codec does, package.module:NAME too. Exit code 1 if the codec breaks the contract.
+    --check plays conversations, random ones and a few large ones, between a scheduler and three workers through a
+    codec, and garbles payloads; it takes names as --codec does, package.module:NAME too. Exit code 1 if the codec
+    breaks the contract.
     """
     if name is not None:
         _check(name, examples, seed)
@@ -34,10 +35,10 @@ def _check(name: str, examples: int, seed: int) -> None:
     """Say whether the codec passes.
 
     Raises:
-        FaultError: it does not; with the conversation that shows it.
+        BrokenContractError: it does not; with the conversation that shows it.
         ExperimentError: there is no such codec, or the kit lacks hypothesis.
     """
-    from serbench.errors import ExperimentError, FaultError
+    from serbench.errors import BrokenContractError, ExperimentError
     from serbench.report.figures import counted
     from serbench_codecs.errors import UnknownCodecError
     from serbench_codecs.registry import get_codec
@@ -47,14 +48,16 @@ def _check(name: str, examples: int, seed: int) -> None:
     except UnknownCodecError as error:
         raise ExperimentError(str(error)) from None
     try:
-        from serbench_codecs.conformance import check_codec
+        from serbench_codecs.conformance import LARGE, check_codec
     except ModuleNotFoundError as error:
         raise ExperimentError(f"--check needs {error.name}: pip install 'serbench[conformance]'") from None
     try:
         check_codec(codec, max_examples=examples, seed=seed)
     except AssertionError as error:
-        raise FaultError(f"codec {codec.name} breaks the contract: {error}") from error
+        rule, _, below = str(error).partition("\n")
+        made = f"from serbench_codecs.registry import get_codec\ncodec = get_codec({name!r})"
+        raise BrokenContractError(rule, f"{made}\n{below}") from error
     click.echo(
-        f"codec {codec.name} keeps the contract: {counted(examples, 'conversation')} with three workers, and faulty "
-        "payloads"
+        f"codec {codec.name} keeps the contract: {counted(examples, 'conversation')} and {len(LARGE)} large ones with "
+        "three workers, and faulty payloads"
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from serbench_codecs.conformance import check_conversations, check_faults
+from serbench_codecs.conformance import LARGE, check_conversations, check_faults, run_conversation
 from serbench_codecs.registry import get_codec
 from tests.codecs.variants import SPECS, played, steady_decode
 
@@ -10,6 +10,12 @@ from tests.codecs.variants import SPECS, played, steady_decode
 @pytest.mark.parametrize("spec", SPECS)
 def test_tables_stay_equal(spec: str) -> None:
     check_conversations(get_codec(spec), max_examples=25)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("name", LARGE)
+def test_tables_stay_equal_where_numbers_are_large(name: str, spec: str) -> None:
+    run_conversation(get_codec(spec), LARGE[name]())
 
 
 @pytest.mark.parametrize("spec", SPECS)

@@ -3,9 +3,11 @@
 It does not know the codecs that are right, but as a beginning to break.
 """
 
+import itertools
+import re
 import struct
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import hypothesis
@@ -15,9 +17,8 @@ import pytest
 
 from serbench_codecs.codec import Codec, Decoder, Encoder, Traits
 from serbench_codecs.conformance import (
-    Arrival,
+    LARGE,
     Conversation,
-    StepScript,
     check_codec,
     check_conversations,
     check_faults,
@@ -25,7 +26,7 @@ from serbench_codecs.conformance import (
     run_conversation,
 )
 from serbench_codecs.conformance.reference_scheduler import ReferenceScheduler, sampled
-from serbench_codecs.plan import NO_ROWS, NO_WRITES, SAMPLING_DTYPE, StepPlan, Writes
+from serbench_codecs.plan import NO_ROWS, NO_WRITES, SAMPLING_DTYPE, Ragged, StepPlan, Writes
 from serbench_codecs.registry import get_codec
 from serbench_codecs.table import RequestTable, TableLimits
 
@@ -176,19 +177,19 @@ def writes_to_the_plan(plan: StepPlan) -> StepPlan:
     ],
 )
 def test_a_wrong_plan_is_caught(spec: str, change: Change) -> None:
-    with pytest.raises(AssertionError, match="again: run_conversation"):
+    with pytest.raises(AssertionError, match=r"\nrun_conversation\(codec"):
         check_conversations(Broken(get_codec(spec), before=lambda: change), shrinks=False)
 
 
 @pytest.mark.parametrize("factory", [stale_counts, lambda: tells_only_rows_that_run, lambda: writes_to_the_plan])
 def test_a_wrong_encoder_is_caught(factory: Callable[[], Change]) -> None:
-    with pytest.raises(AssertionError, match="again: run_conversation"):
+    with pytest.raises(AssertionError, match=r"\nrun_conversation\(codec"):
         check_conversations(Broken(get_codec("delta"), before=factory), shrinks=False)
 
 
 @pytest.mark.parametrize("factory", [reuses_arrays, lambda: widens_ids, lambda: counts_steps_from_one])
 def test_a_wrong_decoder_is_caught(factory: Callable[[], Change]) -> None:
-    with pytest.raises(AssertionError, match="again: run_conversation"):
+    with pytest.raises(AssertionError, match=r"\nrun_conversation\(codec"):
         check_conversations(Broken(get_codec("delta"), after=factory), shrinks=False)
 
 
@@ -304,7 +305,7 @@ def _fail(plan: StepPlan) -> StepPlan:
     [("ends", "ZeroDivisionError"), ("encoder", "ZeroDivisionError"), ("none", r".*ends\(limits\) returned None")],
 )
 def test_a_codec_that_raises_is_caught_with_the_conversation(what: str, says: str) -> None:
-    with pytest.raises(AssertionError, match=rf"raising, after 0 payloads: {says}.*\nagain: run_conv"):
+    with pytest.raises(AssertionError, match=rf"codec raising breaks the contract: {says}(?s:.*)\nrun_conv"):
         check_conversations(Raising(what), shrinks=False)
 
 
@@ -336,7 +337,7 @@ class _CatchingDecoder:
 
 
 def test_allocation_without_bound_is_caught() -> None:
-    with pytest.raises(AssertionError, match="bytes allocated for body"):
+    with pytest.raises(AssertionError, match="bytes allocated for a body of"):
         check_faults(Catching(TrailingRows(allocates_first)))
 
 
@@ -355,11 +356,123 @@ def test_a_failure_can_be_played_again() -> None:
     broken = Broken(get_codec("delta"), before=lambda: drops_a_block)
     with pytest.raises(AssertionError) as first:
         check_codec(broken, shrinks=False)
-    conversation = str(first.value).partition("run_conversation(codec, ")[2].removesuffix(")")
-    names = {one.__name__: one for one in (Conversation, StepScript, Arrival, TableLimits)}
+    _rule, below = str(first.value).split("\n", 1)
     with pytest.raises(AssertionError) as second:
-        run_conversation(broken, eval(conversation, names))
+        exec(below, {"codec": broken})
     assert str(second.value) == str(first.value)
+
+
+def test_a_failure_is_one_line_and_below_it_its_step_and_rows() -> None:
+    with pytest.raises(AssertionError) as failure:
+        check_conversations(Broken(get_codec("delta"), before=lambda: starts_over), shrinks=False)
+    rule, step, rows, *_code = str(failure.value).splitlines()
+    assert re.fullmatch(r"codec broken breaks the contract: row \d+: num_computed_tokens is 0 at the worker, .*", rule)
+    assert re.fullmatch(r"# step \d+ of epoch \d+, after \d+ payloads", step)
+    assert re.fullmatch(r"# rows [\d ]+", rows)
+
+
+def test_a_failure_by_a_faulty_payload_can_be_repeated_too() -> None:
+    codec = TrailingRows(copies)
+    with pytest.raises(AssertionError) as first:
+        check_faults(codec)
+    rule, below = str(first.value).split("\n", 1)
+    assert "body" not in rule.partition("where a CodecError is due")[2]
+    with pytest.raises(AssertionError) as second:
+        exec(below, {"codec": codec})
+    assert str(second.value) == str(first.value)
+
+
+# --- numbers that are large -------------------------------------------------------------------------------------------
+
+
+def squeezes_rows(plan: StepPlan) -> StepPlan:
+    return with_(plan, batch_rows=plan.batch_rows.astype(np.uint8).astype(np.int32))
+
+
+def squeezes_blocks(plan: StepPlan) -> StepPlan:
+    return with_(plan, blocks=msgspec.structs.replace(plan.blocks, values=plan.blocks.values & 0xFFFF))
+
+
+def squeezes_ids(plan: StepPlan) -> StepPlan:
+    ids = plan.admitted.token_ids
+    squeezed = Ragged(ids.offsets, ids.values & 0xFFFF)
+    return with_(plan, admitted=msgspec.structs.replace(plan.admitted, token_ids=squeezed))
+
+
+def squeezes_positions(plan: StepPlan) -> StepPlan:
+    return with_(plan, blocks=msgspec.structs.replace(plan.blocks, starts=plan.blocks.starts & 0xFFFF))
+
+
+def fails_when_old() -> Change:
+    """Raises after 40 plans."""
+    had = itertools.count()
+
+    def change(plan: StepPlan) -> StepPlan:
+        return plan if next(had) < 40 else _fail(plan)
+
+    return change
+
+
+def fails_when_wide(plan: StepPlan) -> StepPlan:
+    return plan if len(plan.batch_rows) <= 16 else _fail(plan)
+
+
+def squeezes_steps(plan: StepPlan) -> StepPlan:
+    return with_(plan, step=plan.step & 0xFF)
+
+
+@pytest.mark.parametrize(
+    ("name", "factory"),
+    [
+        ("long", fails_when_old),
+        ("long", lambda: squeezes_steps),
+        ("wide", lambda: fails_when_wide),
+        ("wide", lambda: squeezes_rows),
+        ("deep", lambda: squeezes_blocks),
+        ("deep", lambda: squeezes_positions),
+        ("wide", lambda: squeezes_ids),
+    ],
+)
+def test_a_codec_that_is_wrong_with_large_numbers_only_is_caught(name: str, factory: Callable[[], Change]) -> None:
+    broken = Broken(get_codec("cached"), after=factory)
+    with pytest.raises(AssertionError, match=rf'\nrun_conversation\(codec, LARGE\["{name}"\]\(\)\)$'):
+        run_conversation(broken, LARGE[name]())
+
+
+def test_the_check_of_a_codec_plays_the_large_conversations() -> None:
+    with pytest.raises(AssertionError, match="LARGE"):
+        check_codec(Broken(get_codec("cached"), after=lambda: squeezes_rows), max_examples=2)
+
+
+def plans_of(scheduler: ReferenceScheduler, conversation: Conversation) -> Iterator[StepPlan]:
+    """Each plan, before it is run."""
+    for script in conversation.steps:
+        plan = scheduler.schedule(script)
+        if plan is not None:
+            yield plan
+            rows, token_ids = sampled(scheduler.table, plan)
+            scheduler.table.advance(plan)
+            scheduler.update(plan, rows, token_ids, script)
+
+
+def test_large_conversations_pass_what_a_byte_or_two_can_hold() -> None:
+    wide = list(plans_of(ReferenceScheduler(LARGE["wide"]()), LARGE["wide"]()))
+    assert max(len(plan.freed) for plan in wide) > 256
+    assert max(len(plan.admitted) for plan in wide) > 256
+    assert max(len(plan.batch_rows) for plan in wide) > 256
+    assert max(len(plan.blocks) for plan in wide) > 256
+    long = list(plans_of(ReferenceScheduler(LARGE["long"]()), LARGE["long"]()))
+    assert long[-1].step > 300
+    assert sum(len(plan.admitted) for plan in long) > 256
+    deep = list(plans_of(ReferenceScheduler(LARGE["deep"]()), LARGE["deep"]()))
+    for values in (
+        [plan.blocks.starts for plan in deep],
+        [plan.blocks.values for plan in deep],
+        [plan.tokens.starts for plan in deep],
+        [plan.tokens.values for plan in deep],
+        [plan.batch_counts for plan in deep],
+    ):
+        assert np.concatenate(values).max() > 65_536
 
 
 def test_conversations_have_something_of_everything() -> None:
@@ -370,14 +483,9 @@ def test_conversations_have_something_of_everything() -> None:
     @hypothesis.given(conversation=conversations())
     def play(conversation: Conversation) -> None:
         scheduler = ReferenceScheduler(conversation)
-        for script in conversation.steps:
-            plan = scheduler.schedule(script)
-            if plan is not None:
-                plan.validate()
-                scheduler.table.check(plan)
-                rows, token_ids = sampled(scheduler.table, plan)
-                scheduler.table.advance(plan)
-                scheduler.update(plan, rows, token_ids, script)
+        for plan in plans_of(scheduler, conversation):
+            plan.validate()
+            scheduler.table.check(plan)
         events.update(scheduler.events)
 
     play()

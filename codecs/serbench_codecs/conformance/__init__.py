@@ -7,8 +7,8 @@ In a test of a plug-in (hypothesis must be installed; this package does not brin
     def test_my_codec() -> None:
         check_codec(MyCodec())
 
-A failure is an AssertionError. It carries a call of ``run_conversation`` that plays the same conversation again, or the
-payload that did harm.
+A failure is an AssertionError: one line, and below it what plays the same conversation again, or the payload that did
+harm.
 """
 
 from serbench_codecs.conformance.codec_checks import (
@@ -19,11 +19,13 @@ from serbench_codecs.conformance.codec_checks import (
     run_conversation,
 )
 from serbench_codecs.conformance.conversations import Arrival, Conversation, StepScript, conversations
+from serbench_codecs.conformance.large_conversations import LARGE
 from serbench_codecs.conformance.result_checks import check_result_format
 from serbench_codecs.table import TableLimits
 
 __all__ = [
     "EVENTFUL",
+    "LARGE",
     "Arrival",
     "Conversation",
     "StepScript",

@@ -1,6 +1,6 @@
 """What must hold of any codec: equal tables in every conversation, and no harm from payloads that go wrong.
 
-It knows no codec. The message of a failure ends with a call that plays the same conversation again.
+It knows no codec, nor how a failure is worded (failures.py).
 """
 
 import random
@@ -11,10 +11,12 @@ import numpy as np
 
 from serbench_codecs.codec import Codec, Encoder
 from serbench_codecs.conformance.conversations import Arrival, Conversation, StepScript, conversations
+from serbench_codecs.conformance.failures import broken_rule, difference, faults_again, where_and_again
+from serbench_codecs.conformance.large_conversations import LARGE
 from serbench_codecs.conformance.payload_faults import FaultyDelivery
 from serbench_codecs.conformance.reference_scheduler import ReferenceScheduler, sampled
 from serbench_codecs.conformance.reference_worker import ReferenceWorker, Sent, fingerprint
-from serbench_codecs.plan import Int32Array, StepPlan
+from serbench_codecs.plan import Int32Array, Int64Array, StepPlan
 from serbench_codecs.table import RequestTable, TableLimits
 
 NUM_WORKERS: Final = 3
@@ -39,7 +41,7 @@ FAULTY_STEPS: Final = (0, 1, 4, 6, 11)
 
 
 def check_codec(codec: Codec, *, max_examples: int = 100, seed: int = 0, shrinks: bool = True) -> None:
-    """Everything that must hold of a codec: conversations, then payloads that go wrong.
+    """Everything that must hold of a codec: conversations, small and large, then payloads that go wrong.
 
     ``shrinks``: whether to look for the shortest conversation that fails, which takes seconds.
 
@@ -47,6 +49,8 @@ def check_codec(codec: Codec, *, max_examples: int = 100, seed: int = 0, shrinks
         AssertionError: what does not hold; with the conversation, or the body, that shows it.
     """
     check_conversations(codec, max_examples=max_examples, seed=seed, shrinks=shrinks)
+    for make in LARGE.values():
+        run_conversation(codec, make())
     check_faults(codec, seed=seed)
 
 
@@ -83,8 +87,16 @@ def check_faults(codec: Codec, *, seed: int = 0) -> None:
     """
     recorded = run_conversation(codec, EVENTFUL)
     delivery = FaultyDelivery(codec, EVENTFUL.limits, recorded)
-    rng = random.Random(seed)
-    for step in range(1, len(recorded) - 1, 2):
+    try:
+        _deliver_wrongly(codec, delivery, len(recorded), random.Random(seed))
+    except AssertionError as error:
+        rule, *payload = str(error).splitlines()
+        lines = [broken_rule(codec, AssertionError(rule)), *payload, faults_again(seed)]
+        raise AssertionError("\n".join(lines)) from error
+
+
+def _deliver_wrongly(codec: Codec, delivery: FaultyDelivery, num_steps: int, rng: random.Random) -> None:
+    for step in range(1, num_steps - 1, 2):
         delivery.check_headers(step)
     if codec.traits.sends == "reference" or codec.traits.trusted_only:
         return
@@ -99,24 +111,27 @@ def run_conversation(codec: Codec, conversation: Conversation) -> list[Sent]:
         AssertionError: a table or a batch differs, a payload was refused, or an end raised or did what it must not.
     """
     sent: list[Sent] = []
+    session = None
     try:
         session = _Session(codec, conversation, sent)
         for script in conversation.steps:
             session.step(script)
     except Exception as error:  # a codec may raise anything
-        where = f"{codec.name}, after {len(sent)} payloads"
-        raise AssertionError(f"{where}: {error!r}\nagain: run_conversation(codec, {conversation!r})") from error
+        below = where_and_again(conversation, len(sent), session.plan if session else None)
+        raise AssertionError(f"{broken_rule(codec, error)}\n{below}") from error
     return sent
 
 
 class _Session:
-    """A scheduler and its workers, and what is checked at every step; ``sent`` takes in the payloads.
+    """A scheduler and its workers, and what is checked at every step; ``sent`` takes in the payloads, ``plan`` is the
+    latest.
 
     Where payloads don't depend on earlier ones, the last worker misses every third.
     """
 
     def __init__(self, codec: Codec, conversation: Conversation, sent: list[Sent]) -> None:
         self.sent = sent
+        self.plan: StepPlan | None = None
         self._codec = codec
         self._scheduler = ReferenceScheduler(conversation)
         self._workers: list[ReferenceWorker] = []
@@ -130,6 +145,7 @@ class _Session:
         plan = scheduler.schedule(script)
         if plan is None:
             return
+        self.plan = plan
         if plan.epoch != epoch:
             self._encoder = self._begin()
         plan.validate()
@@ -174,23 +190,24 @@ class _Session:
             assert fingerprint(last) == mark, "decoding a payload changed the plan that was decoded before"
         self._last_plans[worker] = (got, fingerprint(got))
         its_rows, its_ids = worker.run(got)
-        assert its_rows.tolist() == rows.tolist(), f"samples rows {its_rows}, the scheduler expects {rows}"
-        assert its_ids.tolist() == token_ids.tolist(), f"samples {its_ids} where {token_ids} follow"
+        _assert_equal("rows that sample", its_rows, rows)
+        _assert_equal("ids sampled", its_ids, token_ids)
 
 
 def _compare(plan: StepPlan, got: StepPlan, table: RequestTable, worker_table: RequestTable) -> None:
     """The batch, the scheduled rows and the freed ones must be equal."""
-    assert got.batch_rows.tolist() == plan.batch_rows.tolist(), f"runs rows {got.batch_rows}, not {plan.batch_rows}"
-    assert got.batch_counts.tolist() == plan.batch_counts.tolist(), (
-        f"counts {got.batch_counts}, not {plan.batch_counts}"
-    )
+    _assert_equal("batch_rows", got.batch_rows, plan.batch_rows)
+    _assert_equal("batch_counts", got.batch_counts, plan.batch_counts)
     rows = plan.batch_rows
     upto = table.num_tokens[rows]
     if worker_table.digest(rows, upto) != table.digest(rows, upto):
         bad = [row for row in rows if not _equal_row(worker_table, table, row)]
-        raise AssertionError(f"step {plan.step}: {_difference(worker_table, table, bad[0])}")
-    serials, its_serials = table.serial[plan.freed], worker_table.serial[plan.freed]
-    assert its_serials.tolist() == serials.tolist(), f"freed rows {plan.freed} hold {its_serials}, not {serials}"
+        raise AssertionError(_difference(worker_table, table, bad[0]))
+    _assert_equal("serials of freed rows", worker_table.serial[plan.freed], table.serial[plan.freed])
+
+
+def _assert_equal(name: str, its: Int32Array | Int64Array, ours: Int32Array | Int64Array) -> None:
+    assert np.array_equal(its, ours), difference(name, its, ours)
 
 
 def _equal_row(one: RequestTable, other: RequestTable, row: int) -> bool:
@@ -212,7 +229,7 @@ def _difference(worker_table: RequestTable, table: RequestTable, row: int) -> st
         ("stop_ids", worker_table.stop_ids[row], table.stop_ids[row]),
     ):
         if not np.array_equal(its, ours):
-            return f"row {row}: {name} is {its} at the worker, {ours} at the scheduler"
+            return f"row {row}: {difference(name, its, ours)}"
     return f"row {row}: request id is {worker_table.request_ids[row]!r}, not {table.request_ids[row]!r}"
 
 

@@ -54,13 +54,14 @@ class FaultyDelivery:
         except CodecError:
             pass
         except Exception as other:
-            where = f"{self._where(step)}: {what}: body {body.hex()}"
-            raise AssertionError(f"{where}: {other!r} where a CodecError is due") from other
+            rule = f"{self._where(step)}: {what}: {other!r} where a CodecError is due"
+            raise AssertionError(f"{rule}\n# body {body.hex()}") from other
         finally:
             peak_bytes = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
         if peak_bytes > MAX_DECODE_BYTES + 64 * len(body):
-            raise AssertionError(f"{self._where(step)}: {what}: {peak_bytes} bytes allocated for body {body.hex()}")
+            rule = f"{self._where(step)}: {what}: {peak_bytes} bytes allocated for a body of {len(body)}"
+            raise AssertionError(f"{rule}\n# body {body.hex()}")
 
     def check_headers(self, step: int) -> None:
         """Payloads that are whole, but not the one due, or wrongly labelled."""
@@ -106,7 +107,7 @@ class FaultyDelivery:
         return Sent(pack_header(PLAN, codec_id(self._codec.name), 0, step, body), body)
 
     def _where(self, step: int) -> str:
-        return f"{self._codec.name}, payload {step}"
+        return f"payload {step}"
 
 
 def damages(body: bytes, rng: random.Random, number: int = 15) -> Iterator[tuple[str, bytes]]:
