@@ -69,7 +69,7 @@ class LLM:
 
     def __init__(self, model: str | os.PathLike[str], **options: Any) -> None:
         config = _config(options)
-        self.model = resolve_model(os.fspath(model), weights=config.weights, tokenizer=config.tokenizer)
+        self.model = resolve_model(_name(model), weights=config.weights, tokenizer=config.tokenizer)
         self.tokenizer = load_tokenizer(self.model.tokenizer, vocab_size=self.model.config.vocab_size)
         dtype: Literal["float32", "bfloat16", "float16"] = "float32" if config.dtype == "auto" else config.dtype
         fits = plan_memory(
@@ -211,6 +211,14 @@ class LLM:
             {token: Logprob(one.logprob, one.rank, self.tokenizer.id_to_text(token)) for token, one in entries.items()}
             for entries in logprobs
         ]
+
+
+def _name(model: object) -> str:
+    """The model's name as a text."""
+    name = os.fspath(model) if isinstance(model, os.PathLike) else model
+    if not isinstance(name, str):
+        raise ConfigError(f"the model is {model!r}; it must be a name or a folder's path, as a text or a Path")
+    return name
 
 
 def _config(options: dict[str, Any]) -> LLMConfig:

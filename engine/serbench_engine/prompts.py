@@ -32,7 +32,7 @@ def read_prompts(prompts: Prompt | Iterable[Prompt]) -> list[GivenPrompt]:
     """
     if isinstance(prompts, str | bytes | Mapping) or _is_ids(prompts):
         return [_read(prompts)]
-    if not isinstance(prompts, Iterable):
+    if _is_scalar(prompts) or not isinstance(prompts, Iterable):
         raise RequestError(f"the prompts are {_kind(prompts)}; give {_WANTED}, or a list of these")
     return [_read(one) for one in prompts]
 
@@ -42,6 +42,11 @@ def _is_ids(prompts: object) -> bool:
     if isinstance(prompts, np.ndarray):
         return prompts.ndim == 1 and prompts.dtype.kind not in "OU"
     return isinstance(prompts, Sequence) and len(prompts) > 0 and isinstance(prompts[0], int | float | np.generic)
+
+
+def _is_scalar(found: object) -> bool:
+    """Whether it is an array that Python holds for iterable, although it can't be gone through."""
+    return isinstance(found, np.ndarray) and found.ndim == 0
 
 
 def _read(prompt: object) -> GivenPrompt:
@@ -66,10 +71,12 @@ def _read_mapping(prompt: Mapping[str, Any]) -> GivenPrompt:
 
 
 def _ids(found: object, what: str, wanted: str) -> TokenIds:
-    if isinstance(found, np.ndarray) or (isinstance(found, Sequence) and not isinstance(found, str | bytes)):
+    if isinstance(found, np.ndarray | Sequence) and not isinstance(found, str | bytes) and not _is_scalar(found):
         return found
     raise RequestError(f"{what} is {_kind(found)}; it must be {wanted}")
 
 
 def _kind(found: object) -> str:
+    if _is_scalar(found):
+        return "an array without a dimension"
     return "None" if found is None else f"of type {type(found).__name__}"

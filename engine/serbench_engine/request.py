@@ -15,6 +15,9 @@ from serbench_engine.token_ids import whole_numbers
 
 FinishReason: TypeAlias = Literal["stop", "length", "abort", "error"]
 
+_MOST: Final = int(np.iinfo(np.int32).max)  # tables hold counts as int32, and numbers as float32
+_LARGEST: Final = float(np.finfo(np.float32).max)
+
 _KINDS: Final[tuple[tuple[tuple[str, ...], tuple[type, ...], str], ...]] = (
     (
         ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"),
@@ -62,15 +65,15 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
         self._settle_types()
         for name, ok, wanted in (
             ("n", self.n == 1, "1; give a prompt several times for several outputs"),
-            ("temperature", 0.0 <= self.temperature < float("inf"), "a finite number of at least 0"),
+            ("temperature", 0.0 <= self.temperature <= _LARGEST, f"between 0 and {_LARGEST:g}"),
             ("top_p", 0.0 < self.top_p <= 1.0, "above 0 and at most 1"),
-            ("top_k", self.top_k >= -1, "at least 1, or 0 or -1 to switch it off"),
+            ("top_k", -1 <= self.top_k <= _MOST, f"between 1 and {_MOST}, or 0 or -1 to switch it off"),
             ("min_p", 0.0 <= self.min_p <= 1.0, "between 0 and 1"),
-            ("repetition_penalty", 0.0 < self.repetition_penalty < float("inf"), "a finite number above 0"),
+            ("repetition_penalty", 0.0 < self.repetition_penalty <= _LARGEST, f"above 0 and at most {_LARGEST:g}"),
             ("presence_penalty", -2.0 <= self.presence_penalty <= 2.0, "between -2 and 2"),
             ("frequency_penalty", -2.0 <= self.frequency_penalty <= 2.0, "between -2 and 2"),
-            ("max_tokens", self.max_tokens is None or self.max_tokens >= 1, "at least 1"),
-            ("min_tokens", self.min_tokens >= 0, "at least 0"),
+            ("max_tokens", self.max_tokens is None or 1 <= self.max_tokens <= _MOST, f"between 1 and {_MOST}, or None"),
+            ("min_tokens", 0 <= self.min_tokens <= _MOST, f"between 0 and {_MOST}"),
             ("logprobs", self.logprobs is None or 0 <= self.logprobs <= 100, "between 0 and 100"),
             ("seed", self.seed is None or 0 <= self.seed < 1 << 64, "between 0 and 2^64 - 1"),
             ("stop", all(type(one) is str and one for one in self.stop), "strings that are not empty"),
@@ -87,6 +90,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
                 value = getattr(self, name)
                 if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
                     raise RequestError(f"{name} is {value!r}; it must be {wanted}")
+                if isinstance(value, int) and value.bit_length() > 64:  # Python compares, but can't show any number
+                    raise RequestError(f"{name} is a number of {value.bit_length()} bits; it must be one of at most 64")
                 if isinstance(value, np.generic):
                     self._settle(name, value.item())
         stop: Any = self.stop

@@ -39,7 +39,7 @@ class StopRules:
     def enter(self, row: int, request: TrackedRequest) -> None:
         """A request was admitted to ``row``."""
         self.length_limits[row] = request.length_limit
-        self._min_length[row] = request.num_prompt_tokens + request.params.min_tokens
+        self._min_length[row] = min(request.num_prompt_tokens + request.params.min_tokens, np.iinfo(np.int32).max)
         self._heeds_eos[row] = not request.params.ignore_eos
         self._num_heeding += not request.params.ignore_eos
         self._first_ns[row] = request.first_token_ns

@@ -79,11 +79,10 @@ def sampling_record(params: SamplingParams, seed: int) -> SamplingArray:
     """The worker's part of the parameters, SAMPLING_DTYPE[1]."""
     record = np.zeros(1, dtype=SAMPLING_DTYPE)
     record["seed"] = seed
-    for name in ("top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"):
+    for name in ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"):
         record[name] = getattr(params, name)
     for name in ("top_p", "repetition_penalty"):  # above 0 in float64 may be 0 in float32
         record[name] = np.maximum(record[name], np.finfo(np.float32).tiny)
-    record["temperature"] = min(params.temperature, float(np.finfo(np.float32).max))
     record["top_k"] = max(params.top_k, 0)
     record["min_tokens"] = params.min_tokens
     record["num_logprobs"] = -1 if params.logprobs is None else params.logprobs

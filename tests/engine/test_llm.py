@@ -63,6 +63,8 @@ def test_several_prompts_of_different_kinds_keep_their_order_and_texts(llm: LLM)
         (None, "the prompts are None; give a text, a list of token ids"),
         (5, "the prompts are of type int"),
         (b"ab", "a prompt is of type bytes; it must be a text"),
+        (np.array(5), "the prompts are an array without a dimension; give a text"),
+        ([np.array(5)], "a prompt is an array without a dimension; it must be a text"),
         ([None], "a prompt is None; it must be a text"),
         ([1.5, 2], r"token id 1\.5; it must be a whole number"),
         ([[1, True]], "token id True; it must be a whole number"),
@@ -121,6 +123,12 @@ def test_options_that_can_not_be_are_refused_before_a_worker_is_started(
     monkeypatch.setattr("serbench_engine.executor.registry.MpExecutor", None)
     with pytest.raises(ConfigError, match=message):
         LLM("sim", **options)
+
+
+@pytest.mark.parametrize("model", [None, 5, b"sim"])
+def test_what_is_no_models_name_is_refused_in_one_line(model: Any) -> None:
+    with pytest.raises(ConfigError, match=f"the model is {model!r}; it must be a name or a folder's path"):
+        LLM(model)
 
 
 def test_a_session_that_can_not_be_opened_leaves_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:

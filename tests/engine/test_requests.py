@@ -23,17 +23,26 @@ from tests.engine.serving import SIM, Workload, greedy, options, random_workload
         ("temperature", -0.1),
         ("temperature", float("nan")),
         ("temperature", float("inf")),
+        ("temperature", 1e39),  # float32 makes it infinite
+        ("temperature", 10**400),
         ("top_p", 0.0),
         ("top_p", 1.1),
         ("top_k", -2),
+        ("top_k", 2**31),
+        pytest.param("top_k", 10**5000, id="top_k-enormous"),  # Python does not print it
         ("min_p", 1.5),
         ("repetition_penalty", 0.0),
+        ("repetition_penalty", 1e300),
         ("presence_penalty", 2.1),
         ("frequency_penalty", -2.1),
         ("max_tokens", 0),
+        ("max_tokens", 2**31),
         ("min_tokens", -1),
+        ("min_tokens", 2**31),
         ("logprobs", -1),
+        ("logprobs", 2**31),
         ("seed", -1),
+        ("seed", 2**64),
         ("stop", ("",)),
         ("stop", (b"x",)),
         ("stop", 5),
@@ -79,10 +88,20 @@ def test_what_scripts_for_vllm_give_is_taken() -> None:
 
 
 def test_parameters_that_float32_can_not_tell_from_zero_harm_nobody() -> None:
-    record = sampling_record(SamplingParams(temperature=1e300, top_p=1e-300, repetition_penalty=1e-300), seed=1)
+    record = sampling_record(SamplingParams(top_p=1e-300, repetition_penalty=1e-300), seed=1)
     assert float(record["top_p"][0]) > 0
     assert float(record["repetition_penalty"][0]) > 0
-    assert np.isfinite(record["temperature"][0])
+
+
+def test_the_largest_parameters_are_served() -> None:
+    most, largest = 2**31 - 1, float(np.finfo(np.float32).max)
+    params = SamplingParams(
+        temperature=largest, top_k=most, repetition_penalty=largest, min_tokens=most, max_tokens=most
+    )
+    record = sampling_record(params, seed=2**64 - 1)
+    assert np.isfinite([record["temperature"][0], record["repetition_penalty"][0]]).all()
+    ids, reason = serve_sim(Workload([("a", [7] * 250, params)])).outputs["a"]
+    assert (len(ids), reason) == (6, "length")
 
 
 def test_min_tokens_above_max_tokens_is_refused() -> None:
