@@ -100,9 +100,15 @@ def get_codec(spec: str) -> Codec:
         if parts:
             raise UnknownCodecError(f"plug-in codec {name!r} has no options, so {':'.join(parts)!r} means nothing")
         return _load_plugin(plugins[name])
-    if len(parts) == 1 and all(part.isidentifier() for part in f"{name}.{parts[0]}".split(".")):
+    if _is_module_and_name(name, parts):
         return _imported(name, parts[0])
     _unknown("codec", name, [*CODECS, *plugins])
+
+
+def names_module(spec: str) -> bool:
+    """Whether ``get_codec`` would import the module that ``spec`` names: whoever wrote it decides what code runs."""
+    name, *parts = spec.split(":")
+    return name not in CODECS and name not in _plugins() and _is_module_and_name(name, parts)
 
 
 def get_result_format(name: str) -> ResultFormat:
@@ -127,6 +133,10 @@ def _info(name: str, family: CodecFamily) -> CodecInfo:
         return CodecInfo(name, family.description, get_codec(name).traits, family.options)
     except UnknownCodecError as error:  # it needs an extra
         return CodecInfo(name, str(error), None, family.options)
+
+
+def _is_module_and_name(name: str, parts: Sequence[str]) -> bool:
+    return len(parts) == 1 and all(part.isidentifier() for part in f"{name}.{parts[0]}".split("."))
 
 
 def _with_options(name: str, family: CodecFamily, parts: Sequence[str]) -> Codec:

@@ -137,6 +137,7 @@ def _check(
 
     baseline = read_baseline(path)
     experiments = [one.spec for one in baseline.codecs]
+    _refuse_imports(ctx, path, codecs, experiments)
     refuse_overwriting(outputs, {"the baseline": path, "the dataset": getattr(experiments[0].workload, "path", None)})
     here = describe_environment()
     differing = _asked_otherwise(ctx, codecs, choices, experiments)
@@ -174,6 +175,20 @@ def _asked_otherwise(
     return differing
 
 
+def _refuse_imports(ctx: click.Context, path: Path, codecs: str, experiments: "Sequence[Experiment]") -> None:
+    """A baseline is data, which runs no code: modules are imported that the command line names, and no others."""
+    from serbench.errors import ExperimentError
+    from serbench_codecs.registry import names_module
+
+    named = codecs.replace(" ", "").split(",") if _is_given(ctx, "codecs") else []
+    for codec in [one.codec for one in experiments]:
+        if names_module(codec) and codec not in named:
+            every = ",".join(one.codec for one in experiments)
+            raise ExperimentError(
+                f"{path} has codec {codec}, a module that would be imported; if you trust it, add --codec {every}"
+            )
+
+
 def _is_given(ctx: click.Context, name: str) -> bool:
     return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
@@ -202,11 +217,11 @@ def _update(
 
     before = read_baseline(path) if path.exists() else None
     names = [name.strip() for name in codecs.split(",") if name.strip()]
-    asked = any(_is_given(ctx, name) for name in ctx.params if name not in _NOT_MEASURED)
-    if before is not None and not asked:
-        experiments = [one.spec for one in before.codecs]
-    else:
-        experiments = experiments_of(choices, names)
+    held = [] if before is None else [one.spec for one in before.codecs]
+    same = {"codecs"} if names == [one.codec for one in held] else set[str]()
+    asked = any(_is_given(ctx, name) for name in ctx.params if name not in _NOT_MEASURED | same)
+    experiments = experiments_of(choices, names) if asked or not held else held
+    _refuse_imports(ctx, path, codecs, experiments)
     if times and len(experiments) < 2:
         raise click.UsageError(
             "one codec gives no ratio of times; name two or more, or leave times out with --no-times"

@@ -113,7 +113,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _check_same(path: Path, manifest: Manifest, digest: str, here: Environment) -> None:
-    if manifest.digest != digest:
+    if not manifest.digest == digest == digest_of(manifest.points, manifest.stay):
         raise ResultsError(f"{path} holds another sweep, begun {manifest.created}; --name gives this one a folder")
     there = manifest.environment
     differ = [

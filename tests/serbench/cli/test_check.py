@@ -4,6 +4,7 @@ They assert no times but that an encoder which works eight times is slower.
 """
 
 import json
+import sys
 from pathlib import Path
 
 import click.testing
@@ -17,6 +18,8 @@ from tests.serbench.cli.calling import call, one_line
 from tests.serbench.planted_codec import Planted
 
 PLANTED = "tests.serbench.planted_codec:CODEC"
+NAMED = f"pickle,{PLANTED}"
+"""Modules are imported that the command line names."""
 SMALL = ("--model", "sim", "--executor", "inproc", "--num-prompts", "16", "--input-len", "24", "--output-len", "16")
 TIGHT = ("--max-num-seqs", "8", "--num-blocks", "16", "--max-model-len", "128", "--repeats", "2", "--warmup", "0")
 
@@ -25,14 +28,14 @@ TIGHT = ("--max-num-seqs", "8", "--num-blocks", "16", "--max-model-len", "128", 
 def baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("baseline")
     path = folder / "it.json"
-    result = call("check", str(path), "--update", *SMALL, *TIGHT, "--codec", f"pickle,{PLANTED}", folder=folder)
+    result = call("check", str(path), "--update", *SMALL, *TIGHT, "--codec", NAMED, folder=folder)
     assert result.exit_code == 0, result.stderr
     assert read_baseline(path).codecs[1].figures["preemptions"] != 0
     return path
 
 
 def check(baseline: Path, folder: Path, *args: str) -> click.testing.Result:
-    return call("check", str(baseline), *args, folder=folder)
+    return call("check", str(baseline), "--codec", NAMED, *args, folder=folder)
 
 
 def failed(result: click.testing.Result) -> set[str]:
@@ -143,7 +146,7 @@ def test_github_action_benchmark_can_read_it(baseline: Path, tmp_path: Path) -> 
         (("--seed", "3"), "--seed asks for 3, it has 0"),
         (("--model", "sim:step=2ms"), "--model asks for sim:step=2ms, it has sim"),
         (("--num-prompts", "5"), "--num-prompts asks for 5, it has 16"),
-        (("--codec", "pickle,cached"), f"--codec asks for pickle,cached, it has pickle,{PLANTED}"),
+        (("--codec", f"{PLANTED},pickle"), f"--codec asks for {PLANTED},pickle, it has pickle,{PLANTED}"),
         (("--tolerance", "steps=1"), "--tolerance goes with --update"),
     ],
 )
@@ -185,12 +188,29 @@ def test_baselines_that_would_gate_nothing_are_not_written(args: tuple[str, ...]
 def test_an_update_measures_the_same_again(baseline: Path, tmp_path: Path) -> None:
     copy = tmp_path / "it.json"
     copy.write_bytes(baseline.read_bytes())
-    args = ("--update", "--no-times", "--tolerance", "steps=0.5")
+    args = ("--update", "--codec", NAMED, "--no-times", "--tolerance", "steps=0.5")
     assert call("check", str(copy), *args, folder=tmp_path / "runs").exit_code == 0
     before, after = read_baseline(baseline), read_baseline(copy)
     assert [one.spec for one in after.codecs] == [one.spec for one in before.codecs]
     assert [one.figures for one in after.codecs] == [one.figures for one in before.codecs]
     assert after.tolerances == {**before.tolerances, "steps": 0.5}
+
+
+@pytest.mark.parametrize("codec", ["pwn:X", "os:abort"])
+@pytest.mark.parametrize("args", [(), ("--update",), ("--codec", "pickle,delta")])
+def test_a_baseline_imports_no_module(
+    args: tuple[str, ...], codec: str, baseline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pwn.py").write_text("raise SystemExit('it ran')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    document = json.loads(baseline.read_text())
+    document["codecs"][0]["spec"]["codec"] = codec
+    (tmp_path / "it.json").write_text(json.dumps(document))
+    result = call("check", str(tmp_path / "it.json"), "--no-times", *args, folder=tmp_path / "runs")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"has codec {codec}, a module that would be imported" in one_line(result.stderr)
+    assert f"add --codec {codec},{PLANTED}" in result.stderr
+    assert "pwn" not in sys.modules
 
 
 def test_the_committed_baselines_can_be_read() -> None:

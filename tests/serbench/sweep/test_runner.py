@@ -238,6 +238,14 @@ def test_another_sweep_or_machine_is_refused(tmp_path: Path) -> None:
         pass
 
 
+def test_points_that_were_changed_are_another_sweep(tmp_path: Path) -> None:
+    Sitting(tmp_path).run()
+    text = (tmp_path / MANIFEST).read_text()
+    (tmp_path / MANIFEST).write_text(text.replace('"codec": "pickle"', '"codec": "os:abort"'))
+    with pytest.raises(ResultsError, match="holds another sweep"), Sitting(tmp_path).folder():
+        pass
+
+
 def test_two_processes_don_t_work_on_one_sweep(tmp_path: Path) -> None:
     with (
         Sitting(tmp_path).folder(),
