@@ -53,7 +53,8 @@ PLOTS: Final = (
         "phases",
         "Where a step's host time goes",
         "Mean over all steps, in the order of the step, without the model's own forward and sample; the figure at the "
-        "bar's end is their sum. At the largest context and the quickest model.",
+        "bar's end is their sum; all panels have one scale. The model's own time, told below, is the median of a "
+        "panel's runs. At the largest context and the quickest model.",
         draw_phases,
     ),
     Plot(

@@ -37,9 +37,10 @@ def draw_phases(survey: Survey) -> Figure | str:
         return f"not measured in all runs: {', '.join(lost)}"
     names = [name for name in survey.series if any(name in point.runs for point in points)]
     height_in = 0.27 * len(names) + 0.1
-    grid = panel_grid(1, len(points), height_in, Room(names_in(names), right=0.42, between=0.42, top=0.36, bottom=0.55))
+    grid = panel_grid(1, len(points), height_in, Room(names_in(names), right=0.42, between=0.42, top=0.36, bottom=0.7))
+    longest_us = max(sum(group_us(run).values()) for point in points for run in point.runs.values())
     for i, (axes, point) in enumerate(zip(grid.panels[0], points, strict=True)):
-        _bars(axes, point, names)
+        _bars(axes, point, names, longest_us)
         title(axes, batch_words(survey, point.batch))
         fixed_ticks(axes, "y", range(len(names)), [short(name) for name in names])
         if i:
@@ -48,10 +49,10 @@ def draw_phases(survey: Survey) -> Figure | str:
     return grid.figure
 
 
-def _bars(axes: Axes, point: Point, names: Sequence[str]) -> None:
+def _bars(axes: Axes, point: Point, names: Sequence[str], longest_us: float) -> None:
+    """One panel, in the unit and on the scale that all panels have."""
     totals = {name: sum(group_us(run).values()) for name, run in point.runs.items()}
-    in_ms = max(totals.values()) >= 2000
-    scale = 1e-3 if in_ms else 1.0
+    scale, unit = (1e-3, "ms") if longest_us >= 2000 else (1.0, "µs")
     for place, name in enumerate(names):
         if name not in point.runs:
             continue
@@ -70,14 +71,13 @@ def _bars(axes: Axes, point: Point, names: Sequence[str]) -> None:
             va="center",
             fontsize=SMALL_PT,
         )
-    axes.set_xlim(0, max(totals.values()) * scale * 1.18)
+    axes.set_xlim(0, longest_us * scale * 1.18)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.locator_params(axis="x", nbins=4)
     axes.xaxis.set_major_formatter(lambda value, _: figure(value))
     axes.tick_params(axis="y", length=0)
     light_grid(axes, "x")
-    unit = "ms" if in_ms else "µs"
-    axes.set_xlabel(f"host {unit} a step\n(and {figure(point.model_step_us * scale)} {unit} model)")
+    axes.set_xlabel(f"host {unit} a step\n(model: {figure(point.model_step_us * scale)} {unit},\nmedian of these)")
 
 
 def _not_measured(run: Run) -> set[str]:

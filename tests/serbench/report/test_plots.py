@@ -26,7 +26,7 @@ from serbench.report.plots.places import few, left_out
 from serbench.report.plots.style import INK, RC, looks
 from serbench.report.plots.throughput import draw_throughput
 from serbench.report.survey import CODECS, Survey
-from serbench.results import Run
+from serbench.results import PhaseTimes, Run
 from tests.serbench.report.grids import grid, measured, placed
 
 BY_NAME = {plot.name: plot for plot in PLOTS}
@@ -137,6 +137,15 @@ def test_a_phase_that_was_not_measured_is_not_drawn_as_nothing(runs: list[Run]) 
     found = draw(BY_NAME["phases"], Survey([msgspec.structs.replace(runs[0], repeats=repeats), *runs[1:]]))
     assert isinstance(found, NotDrawn)
     assert found.why == "not measured in all runs: adapt"
+
+
+def test_bars_of_all_panels_have_one_unit_and_scale(runs: list[Run]) -> None:
+    slow = {"other": PhaseTimes(9e3, 9e3, 9e3, 9e3 * runs[0].repeats[0].steps)}
+    repeats = [msgspec.structs.replace(one, phases_us=one.phases_us | slow) for one in runs[0].repeats]
+    survey = Survey([*grid(runs, ["sim"], [1], [5]), placed(msgspec.structs.replace(runs[0], repeats=repeats))])
+    panels = figure_of("phases", survey).axes
+    assert len({axes.get_xlim() for axes in panels}) == 1
+    assert all("host ms a step" in axes.get_xlabel() and "median of these" in axes.get_xlabel() for axes in panels)
 
 
 @pytest.mark.parametrize("name", ["throughput", "bytes"])
