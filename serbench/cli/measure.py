@@ -19,6 +19,7 @@ from serbench.report.figures import counted
 from serbench.report.progress import SilentProgress, TerminalProgress
 from serbench.results import Run, check_writable, store_run
 from serbench.spans import SpanStore
+from serbench_engine.models.simulated_spec import is_simulated
 
 
 class Measured:
@@ -52,7 +53,7 @@ def measure(experiments: Sequence[Experiment], choices: Choices) -> Measured:
     things = prepare(experiments)
     check_writable(folder)
     if not choices.quiet:
-        if choices.device == "auto":
+        if choices.device == "auto" and not all(is_simulated(thing.experiment.model) for thing in things):
             tell(console, f"--device auto is {things[0].experiment.device}")
         for note in dict.fromkeys(note for thing in things for note in thing.notes):
             tell(console, note)

@@ -7,8 +7,11 @@ from rich.text import Text
 
 from serbench.experiment import Experiment
 from serbench.report.figures import counted, figure
+from serbench.report.survey import num_requests
 from serbench.results import Run
 from serbench.workload.spec import Arrivals, Dataset, Prompts, Synthetic
+from serbench_engine.models.config import SimConfig
+from serbench_engine.models.simulated_spec import parse_simulated
 
 
 def run_heading(run: Run) -> Text:
@@ -35,14 +38,22 @@ def comparison_heading(runs: Sequence[Run]) -> Text:
         "\n",
         path,
         (f"{_workload(first)}; {_repeats(first)}{together}{_arrivals(first)}\n{_limits(first)}\n", "dim"),
+        (f"{steps_words(runs)} a repeat\n", "dim"),
         ("× is the ratio to the first, with its 95 % interval and verdict", "dim"),
     )
 
 
 def _model(run: Run) -> Text:
+    if run.weights.kind == "sim":
+        return Text.assemble((run.spec.model, "bold"), f"  simulated: {_step_time(parse_simulated(run.spec.model))}")
     real = f"weights {run.weights.origin or f'from {run.weights.kind}'}"
-    weights = {"dummy": "dummy weights", "sim": "simulated"}.get(run.weights.kind, real)
+    weights = "dummy weights" if run.weights.kind == "dummy" else real
     return Text.assemble((run.spec.model, "bold"), f"  {weights}, {run.spec.dtype} on {run.spec.device}")
+
+
+def _step_time(config: SimConfig) -> str:
+    step = f"a step takes {figure(config.step_us / 1e3)} ms"
+    return f"{step} and {figure(config.token_us)} µs a token" if config.token_us else step
 
 
 def limits_words(spec: Experiment) -> str:
@@ -51,6 +62,22 @@ def limits_words(spec: Experiment) -> str:
     cache = "prefix cache on" if spec.enable_prefix_caching else "no prefix cache"
     requests, tokens = counted(spec.max_num_seqs, "request"), counted(spec.max_num_batched_tokens, "token")
     return f"up to {requests}, {tokens} a step; {blocks} of {spec.block_size}; {cache}"
+
+
+def steps_words(runs: Sequence[Run]) -> str:
+    """Steps a repeat and the requests in one: medians over each run's repeats, a range where runs have others."""
+    steps = [median(repeat.steps for repeat in run.repeats) for run in runs]
+    known = [[one.batch_sizes.mean for one in run.repeats if one.batch_sizes is not None] for run in runs]
+    words = f"{_range(steps)} step{'' if set(steps) == {1} else 's'}"
+    if not all(known):
+        return words
+    batches = [median(sizes) for sizes in known]
+    return f"{words} of {_range(batches)} request{'' if set(batches) == {1} else 's'} on average"
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = figure(min(values)), figure(max(values))
+    return low if low == high else f"{low} to {high}"
 
 
 def _limits(run: Run) -> str:
@@ -67,7 +94,7 @@ def _workload(run: Run) -> str:
         case Synthetic() as spec:
             return f"{counted(spec.num_prompts, 'random prompt')}: {tokens}"
         case Dataset() as spec:
-            return f"{spec.path} ({spec.format}): {tokens}"
+            return f"{counted(num_requests(run), 'request')} of {spec.path} ({spec.format}): {tokens}"
         case Prompts() as spec:
             return f"{counted(len(spec.texts), 'prompt')}: {tokens}"
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from serbench.report.figures import counted, figure, seconds, share
 from serbench.report.folding_table import FoldingTable
-from serbench.report.heading import run_heading
+from serbench.report.heading import run_heading, steps_words
 from serbench.results import Bytes, Latency, Repeat, Run
 from serbench.workload.spec import Arrivals
 
@@ -22,7 +22,7 @@ PHASES_NOTE: Final = (
 )
 BYTES_NOTE: Final = (
     "Over each repeat's steps, then the median over the repeats. The mean holds admissions with their whole prompts; "
-    "the p50 is the median step."
+    "the p50 is the median step, a steady decode step unless most steps carry prompts."
 )
 
 
@@ -109,16 +109,16 @@ def _median(sizes: Sequence[Bytes], name: str) -> float:
 def footing(run: Run) -> Text:
     """CPU time beside wall time, and what happened on the way; medians over the repeats."""
     repeats = run.repeats
-    scheduler, workers, wall, steps, preemptions = (
+    scheduler, workers, wall, preemptions = (
         median(values)
         for values in zip(
-            *((one.cpu_s.scheduler, one.cpu_s.workers, one.wall_s, one.steps, one.preemptions) for one in repeats),
+            *((one.cpu_s.scheduler, one.cpu_s.workers, one.wall_s, one.preemptions) for one in repeats),
             strict=True,
         )
     )
     return Text(
         f"CPU seconds a repeat: {figure(scheduler)} scheduler, {figure(workers)} workers, in {figure(wall)} s of wall "
-        f"time\n{counted(steps, 'step')} and {counted(preemptions, 'preemption')} a repeat{_arrivals(run)}"
+        f"time\n{steps_words([run])} and {counted(preemptions, 'preemption')} a repeat{_arrivals(run)}"
     )
 
 

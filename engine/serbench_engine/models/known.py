@@ -118,7 +118,7 @@ def _known_opt(size: str, config: ModelConfig) -> KnownModel:
 
 
 KNOWN_MODELS: Final = (
-    KnownModel("sim", "", (), "none: simulated; sim:step=2ms:token=1us sets its times"),
+    KnownModel("sim", "", (), "none: simulated; a step takes 0 ms, or as sim:step=2ms:token=1us says"),
     KnownModel(
         "smollm2-135m",
         "HuggingFaceTB/SmolLM2-135M-Instruct",

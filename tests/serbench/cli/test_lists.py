@@ -25,6 +25,7 @@ def test_every_model_is_listed() -> None:
     result = call("models")
     assert result.exit_code == 0
     assert all(f" {model.name} " in result.stdout for model in KNOWN_MODELS)
+    assert "a step takes 0 ms, or as sim:step=2ms:token=1us says" in " ".join(result.stdout.split())
 
 
 def test_the_doctor_looks_at_everything() -> None:

@@ -12,9 +12,11 @@ from serbench.report.answers import answers_report
 from serbench.report.comparison_table import comparison_report, table_notes
 from serbench.report.console import tell
 from serbench.report.figures import counted, figure, seconds, share, times
+from serbench.report.heading import steps_words
 from serbench.report.progress import TerminalProgress
 from serbench.report.run_tables import run_report
-from serbench.results import MODEL_PHASES, Latencies, Run, WeightsInfo
+from serbench.results import MODEL_PHASES, BatchSizes, Latencies, Run, WeightsInfo
+from serbench.workload.spec import Dataset
 from tests.serbench.mocks import Bench, prepared
 
 
@@ -35,7 +37,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
 def test_a_run_says_what_ran_and_what_it_cost(runs: list[Run]) -> None:
     page = shown(run_report(runs[2]))
     for words in (
-        "sim  simulated, float32 on cpu",
+        "sim  simulated: a step takes 0 ms",
         "codec delta",
         "3 random prompts",
         "5 repeats, 1 to warm up",
@@ -52,7 +54,7 @@ def test_a_run_says_what_ran_and_what_it_cost(runs: list[Run]) -> None:
 def test_one_of_a_thing_is_no_plural(runs: list[Run]) -> None:
     repeats = [msgspec.structs.replace(one, steps=1, preemptions=1, input_tokens=1) for one in runs[2].repeats[:1]]
     page = shown(run_report(msgspec.structs.replace(runs[2], repeats=repeats)))
-    for words in ("1 step and 1 preemption a repeat", "1 token in,", "1 repeat,"):
+    for words in ("1 step of 1 request on average and 1 preemption a repeat", "1 token in,", "1 repeat,"):
         assert words in page
 
 
@@ -61,7 +63,8 @@ def test_a_run_says_what_its_columns_are_taken_of(runs: list[Run]) -> None:
     for words in (
         "mean, share: over all steps of all repeats. p50, p99: over each repeat's steps, then the median",
         "mean µs p50 µs p99 µs share",
-        "The mean holds admissions with their whole prompts; the p50 is the median step.",
+        "The mean holds admissions with their whole prompts; the p50 is the median step, "
+        "a steady decode step unless most steps carry prompts.",
         "Over each repeat's requests, then the median over the repeats.",
     ):
         assert words in page
@@ -78,6 +81,29 @@ def test_a_run_says_its_limits_and_what_the_prefix_cache_saved(runs: list[Run]) 
     for report in (run_report(cached), comparison_report(compare_runs([cached, again]), [cached, again])):
         page = " ".join(shown(report).split())
         assert "4,096 blocks of 16; prefix cache on, 1,600 tokens found in it a repeat" in page
+
+
+def stepping(run: Run, steps: int, batch: float | None) -> Run:
+    sizes = None if batch is None else BatchSizes(batch, 9, batch)
+    repeats = [msgspec.structs.replace(one, steps=steps, batch_sizes=sizes) for one in run.repeats]
+    return msgspec.structs.replace(run, repeats=repeats)
+
+
+def test_runs_say_how_many_requests_really_ran_in_a_step(runs: list[Run]) -> None:
+    two = [stepping(runs[0], 132, 62.4), stepping(runs[1], 132, 62.4)]
+    assert "132 steps of 62.4 requests on average a repeat" in shown(comparison_report(compare_runs(two), two))
+    assert "132 steps of 62.4 requests on average and 0 preemptions a repeat" in shown(run_report(two[0]))
+    assert steps_words([two[0], stepping(runs[1], 140, 60)]) == "132 to 140 steps of 60 to 62.4 requests on average"
+    assert steps_words([stepping(runs[0], 7, None)]) == "7 steps"
+
+
+def test_a_heading_says_how_many_requests_of_a_file_ran_and_how_long_a_simulated_step_takes(runs: list[Run]) -> None:
+    spec = msgspec.structs.replace(
+        runs[0].spec, model="sim:step=2ms:token=1us", workload=Dataset(path="a.jsonl", format="jsonl", num_prompts=9)
+    )
+    page = shown(run_report(msgspec.structs.replace(runs[0], spec=spec)))
+    assert "3 requests of a.jsonl (jsonl): " in page
+    assert "simulated: a step takes 2 ms and 1 µs a token" in page
 
 
 def test_weights_that_were_made_here_are_said(runs: list[Run]) -> None:
