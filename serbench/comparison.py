@@ -42,7 +42,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     ``throughput`` compares output tokens/s, ``host`` and ``host_without_adapt`` the host time of a step. Means over
     the repeats: ``host_us_per_step``, ``host_us_without_adapt`` (None where a repeat lacks it), ``plan_bytes`` and
     ``result_bytes`` over all steps, ``plan_bytes_p50`` of the median step. ``outputs``: whether they equal the first
-    run's; "not compared" in the first row, and where no token was produced.
+    run's; "not compared" in the first row, and where no token was produced. ``refused``: payloads, in all repeats.
     """
 
     run: str
@@ -57,6 +57,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     host: Finding | None
     host_without_adapt: Finding | None
     outputs: Outputs
+    refused: int = 0
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,6 +184,7 @@ def _row(
         host=_finding(pairs, lambda repeat: repeat.host_us_per_step, False, interval_of),
         host_without_adapt=_finding(pairs, lambda repeat: repeat.host_us_without_adapt, False, interval_of),
         outputs=outputs,
+        refused=sum(repeat.recoveries for repeat in run.repeats),
     )
 
 

@@ -25,6 +25,7 @@ from serbench.interleave import balanced_order
 from serbench.passes import Pace, Pass, Session, drive, record, short_of_due
 from serbench.prepared import Prepared
 from serbench.record import Recorder
+from serbench.refusals import WARNING
 from serbench.report.figures import counted
 from serbench.results import Run
 from serbench.workload.base import WorkRequest
@@ -165,8 +166,7 @@ class Harness:
         recorder.note_workload(thing.workload.notes())
         recorder.warn(_short(requests, done.finished))
         if repeat.recoveries:
-            times = counted(repeat.recoveries, "time")
-            recorder.warn([f"the engine recovered {times} in repeat {turn.group}: payloads were refused"])
+            recorder.warn([WARNING])
         recorder.add(repeat)
         if self._keep_spans is not None and recorder.path is not None:
             self._keep_spans(recorder.path, turn.group, report)

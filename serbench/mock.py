@@ -91,6 +91,7 @@ class MockSession:
             batches_digest=f"{self._steps:032x}",
             preemptions=self._preemptions,
             recoveries=0,
+            first_refusal="",
             cached_tokens=0,
             cpu_scheduler_s=1.0,
             cpu_workers_s=[0.5],

@@ -192,6 +192,7 @@ def record(done: Pass, report: SessionReport, *, group: int, order: int) -> Repe
         output_tokens=outputs,
         batches_digest=report.batches_digest,
         recoveries=report.recoveries,
+        first_refusal=report.first_refusal,
         peak_rss_bytes=list(report.peak_rss_bytes),
         batch_sizes=_batch_sizes(report.batch_sizes),
         arrivals=_arrivals(done),

@@ -14,6 +14,7 @@ from serbench.environment import Environment
 from serbench.errors import ExperimentError, ResultsError
 from serbench.experiment import Experiment
 from serbench.files import write_atomically
+from serbench.paths import kind_of, names_in, unreadable
 
 SCHEMA: Final = "serbench/run/1"
 
@@ -125,6 +126,7 @@ class Repeat(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int
     batches_digest: str
     recoveries: int = 0
+    first_refusal: str = ""
     peak_rss_bytes: list[int] = []
     batch_sizes: BatchSizes | None = None
     latency_quantiles_s: dict[str, list[float]] = {}
@@ -242,7 +244,7 @@ def read_run(path: Path) -> Run:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ResultsError(f"{path} can't be read: {error.strerror}") from error
+        raise unreadable(path, error) from error
     try:
         schema = msgspec.json.decode(data, type=_SchemaOnly).schema
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -259,11 +261,11 @@ def find_run(name: str, folder: Path) -> Path:
     """The file of a run given as a path, as an id in ``folder``, or as the only id there that begins so.
 
     Raises:
-        ResultsError: none or more than one; names some that are there.
+        ResultsError: none or more than one; names some that are there. Or it can't be looked for.
     """
-    if Path(name).is_file():
+    if kind_of(Path(name)) == "file":
         return Path(name)
-    ids = sorted(path.stem for path in folder.glob("*.json"))
+    ids = [one.removesuffix(".json") for one in names_in(folder) if one.endswith(".json") and not one.startswith(".")]
     matches = [one for one in ids if one == name] or [one for one in ids if one.startswith(name)]
     if len(matches) == 1:
         return folder / f"{matches[0]}.json"

@@ -68,6 +68,7 @@ class Engine:
         self._epoch = 0
         self._step = 0
         self._recoveries = 0
+        self._first_refusal = ""
         self._recoveries_in_a_row = 0
         self._log = SpanLog(len(SCHEDULER_FIELDS))
         self._batches = BatchesDigest()
@@ -247,6 +248,7 @@ class Engine:
         if self._recoveries_in_a_row > MAX_RECOVERIES_IN_A_ROW:
             raise EngineError(f"{self._recoveries_in_a_row} payloads in a row could not be decoded; the last: {error}")
         self._recoveries += 1
+        self._first_refusal = self._first_refusal or str(error)
         self._epoch += 1
         self._encoder = new_ends(self._codec, self._limits)[0]
         self._scheduler.recover()
@@ -270,6 +272,7 @@ class Engine:
             batches_digest=self._batches.hexdigest(),
             preemptions=self._scheduler.preemptions,
             recoveries=self._recoveries,
+            first_refusal=self._first_refusal,
             cached_tokens=self._scheduler.cached_tokens,
         )
 

@@ -108,7 +108,8 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     ``num_tokens`` int64[steps]; ``device_us`` float64[steps] the realised time of a simulated device, else 0.
     ``cpu_scheduler_s`` includes the workers where they share the scheduler's process (``cpu_workers_s`` is 0 then).
     ``scheduler_spans`` int64[steps, SCHEDULER_FIELDS] and, by rank, ``worker_spans`` int64[steps, WORKER_FIELDS] are
-    the logs as they were written, steps that only one side finished included.
+    the logs as they were written, steps that only one side finished included. ``recoveries``: payloads refused, and
+    why the first was.
     """
 
     phases_us: dict[str, Float64Array]
@@ -122,6 +123,7 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     batches_digest: str
     preemptions: int
     recoveries: int
+    first_refusal: str
     cached_tokens: int
     cpu_scheduler_s: float
     cpu_workers_s: list[float]
@@ -140,6 +142,7 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         batches_digest: str,
         preemptions: int,
         recoveries: int,
+        first_refusal: str,
         cached_tokens: int,
     ) -> "SessionReport":
         """Put the scheduler's log and the workers' reports together; phases are those of rank 0, which answers."""
@@ -160,6 +163,7 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             batches_digest=batches_digest,
             preemptions=preemptions,
             recoveries=recoveries,
+            first_refusal=first_refusal,
             cached_tokens=cached_tokens,
             cpu_scheduler_s=cpu_s,
             cpu_workers_s=[0.0 if shares_process else report.cpu_s for report in reports],

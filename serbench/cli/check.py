@@ -201,8 +201,11 @@ def _setting(experiment: "Experiment", name: str) -> object:
 
 def _measure(experiments: "Sequence[Experiment]", choices: Choices) -> "Measured":
     from serbench.cli.measure import measure
+    from serbench.refusals import check_refusals
 
-    return measure(experiments, msgspec.structs.replace(choices, device="cpu"))  # settled: nothing to tell about it
+    measured = measure(experiments, msgspec.structs.replace(choices, device="cpu"))  # settled: nothing to tell about it
+    check_refusals(measured.runs)
+    return measured
 
 
 # --- updating ---------------------------------------------------------------------------------------------------------
@@ -213,9 +216,10 @@ def _update(
 ) -> None:
     from serbench.comparison import compare_runs
     from serbench.gates.baseline import baseline_of, read_baseline, write_baseline
+    from serbench.paths import kind_of
     from serbench.report.console import error_console, tell
 
-    before = read_baseline(path) if path.exists() else None
+    before = read_baseline(path) if kind_of(path) is not None else None
     names = [name.strip() for name in codecs.split(",") if name.strip()]
     held = [] if before is None else [one.spec for one in before.codecs]
     same = {"codecs"} if names == [one.codec for one in held] else set[str]()

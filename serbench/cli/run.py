@@ -47,18 +47,21 @@ Examples:
 def command(codec: str, **options: Any) -> None:
     """Serve requests with one codec and measure what each step costs: throughput, latency, phases, bytes, CPU time.
 
-    The run is stored, repeat by repeat, and shown.
+    The run is stored, repeat by repeat, and shown. Exits with 1 where payloads were refused.
     """
     from serbench.cli.measure import measure
+    from serbench.refusals import check_refusals
 
     if "," in codec:
         raise click.UsageError(f"run measures one codec; `serbench compare --codec {codec}` measures several")
     choices = Choices(**options)
     measured = measure(experiments_of(choices, [codec]), choices)
     _show(measured, choices)
+    check_refusals(measured.runs)
 
 
 def _show(measured: "Measured", choices: Choices) -> None:
+    from serbench.refusals import WARNING
     from serbench.report.answers import answers_report
     from serbench.report.console import output_console
     from serbench.report.run_tables import run_report
@@ -73,6 +76,6 @@ def _show(measured: "Measured", choices: Choices) -> None:
         console.print(answers_report(measured.answers()))
     console.print(run_report(run))
     for warning in run.warnings:
-        if warning not in measured.things[0].notes:
+        if warning not in (*measured.things[0].notes, WARNING):
             console.print(f" warning: {warning}", style="yellow", markup=False, soft_wrap=True)
     console.print(f" Stored in {path}", markup=False, soft_wrap=True)

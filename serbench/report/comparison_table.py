@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from serbench.comparison import Comparison, Row
-from serbench.report.figures import figure, times
+from serbench.report.figures import counted, figure, times
 from serbench.report.folding_table import FoldingTable
 from serbench.report.heading import comparison_heading
 from serbench.results import Run
@@ -50,7 +50,7 @@ def comparison_table(comparison: Comparison) -> Table:
         table.add_column(name, justify="right", overflow="fold", min_width=13)
     for i, row in enumerate(comparison.rows):
         table.add_row(
-            Text(f"{row.label}\n{_outputs(row, first=i == 0)}"),
+            Text.assemble(f"{row.label}\n{_outputs(row, first=i == 0)}", (_refused(row), "red")),
             figure_block(sum(row.output_tokens_per_s) / len(row.output_tokens_per_s), row.throughput),
             figure_block(row.host_us_per_step, row.host),
             figure_block(row.host_us_without_adapt, row.host_without_adapt),
@@ -61,6 +61,10 @@ def comparison_table(comparison: Comparison) -> Table:
 
 def _outputs(row: Row, first: bool) -> str:
     return "" if first else f"outputs {'DIFFER' if row.outputs == 'differ' else row.outputs}"
+
+
+def _refused(row: Row) -> str:
+    return f"\n{counted(row.refused, 'payload')}\nREFUSED" if row.refused else ""
 
 
 def bytes_block(row: Row) -> Text:

@@ -110,3 +110,10 @@ def test_an_engine_that_only_recovers_gives_up() -> None:
     executor = FaultyExecutor(sim_executor(), FAULTS["truncated"], set(range(100)))
     with pytest.raises(EngineError, match="in a row"):
         serve(Engine(executor, options(codec="delta"), SIM), random_workload(4, 4, (5, 9), (9, 9)))
+
+
+def test_the_report_says_why_the_first_payload_was_refused() -> None:
+    executor = FaultyExecutor(sim_executor(), FAULTS["truncated"], {4, 9})
+    report = serve(Engine(executor, options(codec="delta"), SIM), random_workload(3, 4, (5, 9), (9, 9))).report
+    assert report.recoveries == 2
+    assert report.first_refusal.startswith("worker 0 refused the payload of step 4 in epoch 0: MalformedPayloadError")

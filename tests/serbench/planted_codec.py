@@ -4,15 +4,17 @@ import msgspec
 
 from serbench_codecs.codec import Traits
 from serbench_codecs.delta import DeltaCodec, DeltaDecoder, DeltaEncoder, StepDelta
+from serbench_codecs.errors import MalformedPayloadError
 from serbench_codecs.plan import StepPlan
 from serbench_codecs.table import RequestTable, TableLimits
 
 
 class Planted:
-    """What is planted: bytes added to every plan, and how often each is encoded."""
+    """What is planted: bytes added to every plan, how often each is encoded, after how many a decoder refuses all."""
 
     padding = 0
     encodes = 1
+    lasts = 1 << 30
 
 
 class PlantedEncoder:
@@ -31,12 +33,16 @@ class PlantedEncoder:
 
 
 class PlantedDecoder:
-    """Delta's, without the padding."""
+    """Delta's, without the padding, and not for ever."""
 
     def __init__(self, decoder: DeltaDecoder) -> None:
         self._decoder = decoder
+        self._had = 0
 
     def decode(self, payload: memoryview) -> StepDelta:
+        self._had += 1
+        if self._had > Planted.lasts:
+            raise MalformedPayloadError("tired")
         return self._decoder.decode(payload[: len(payload) - Planted.padding])
 
     def adapt(self, objects: StepDelta) -> StepPlan:
