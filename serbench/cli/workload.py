@@ -60,7 +60,7 @@ def command(
     found = describe(
         Path(file),
         ModelText(resolved),
-        f"those of {resolved.tokenizer}" if resolved.tokenizer else "bytes of UTF-8",
+        f"tokens of {tokenizer or model}" if resolved.tokenizer else _bytes(model),
         form=dataset_format,
         max_model_len=limit,
         strict=strict,
@@ -69,3 +69,7 @@ def command(
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
     else:
         output_console().print(workload_report(found))
+
+
+def _bytes(model: str | None) -> str:
+    return "bytes of UTF-8" if model is None else f"bytes of UTF-8, since {model} has no tokenizer here"

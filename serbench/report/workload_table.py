@@ -21,20 +21,25 @@ BAR = 24
 def workload_report(found: Description) -> RenderableType:
     """All of it, for a terminal of 60 columns or more."""
     parts: list[RenderableType] = [Padding(_heading(found), (1, 0, 0, 1))]
-    for name, lengths in (("input tokens", found.input), ("output tokens", found.output)):
+    for name, lengths in (("input", found.input), ("output", found.output)):
         if lengths is not None:
-            parts.append(Padding(_histogram(name, lengths), (1, 0, 0, 0)))
+            parts.append(Padding(_histogram(f"{name} {_unit(found)}", lengths), (1, 0, 0, 0)))
     if found.rate is not None:
         parts.append(Padding(_over_time(found.rate), (1, 0, 0, 0)))
-    return Group(*parts, Padding(_footing(found), (1, 0, 1, 1)))
+    footing = _footing(found)
+    return Group(*parts, *([Padding(footing, (1, 0, 1, 1))] if footing else []))
 
 
 def _heading(found: Description) -> Text:
     return Text.assemble(
         (found.path, "bold"),
         f"\n{FORMATS[found.format].what}: {counted(found.usable, 'request')}\n",
-        (f"lengths in tokens: {found.tokens}", "dim"),
+        (f"lengths in {found.tokens}", "dim"),
     )
+
+
+def _unit(found: Description) -> str:
+    return "bytes" if found.tokens.startswith("bytes") else "tokens"
 
 
 def _histogram(name: str, lengths: LengthSummary) -> RenderableType:
@@ -79,11 +84,13 @@ def _footing(found: Description) -> Text:
         lines.append("no times: requests arrive together, or at a --request-rate")
     if found.shared_prefix is not None:
         prefix = found.shared_prefix
-        known = f"{share(prefix.share, 1)} of the prompt tokens"
+        known = f"{share(prefix.share, 1)} of the prompt {_unit(found)}"
         lines.append(f"{known} are beginnings seen before, in blocks of {prefix.block_tokens}")
-    text = Text("\n".join(lines))
+    told = [Text(line) for line in lines]
     if found.left_out:
         rows = sum(one.rows for one in found.left_out)
-        reasons = "; ".join(f"{one.rows} {one.reason} ({line_numbers(one.lines, one.rows)})" for one in found.left_out)
-        text.append(f"\n{counted(rows, 'row')} left out: {reasons}", "yellow")
-    return text
+        reasons = "; ".join(
+            f"{one.rows:,} {one.reason} ({line_numbers(one.lines, one.rows)})" for one in found.left_out
+        )
+        told.append(Text(f"{counted(rows, 'row')} left out: {reasons}", "yellow"))
+    return Text("\n").join(told)

@@ -70,7 +70,7 @@ class LeftOutRows(msgspec.Struct, frozen=True):
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """A file. ``tokens``: what lengths of texts are in (a tokenizer's folder, or bytes); a trace's are its own.
+    """A file. ``tokens``: what lengths are in: tokens of what was asked for, or bytes; a trace's are its own.
 
     ``output`` is over the rows that say it, ``rate`` None where the file has no times.
     """
@@ -117,7 +117,7 @@ def describe(
         path=str(path),
         format=found.format,
         digest=file_digest(str(path)),
-        tokens="the trace's own" if found.is_trace else tokens,
+        tokens="tokens, the trace's own" if found.is_trace else tokens,
         usable=len(measured),
         left_out=[
             LeftOutRows(reason, len(lines), sorted(lines)[:LINES_SHOWN])

@@ -13,7 +13,7 @@ class LeftOut:
     def __init__(self, path: str, left_out: Mapping[str, Sequence[int]], *, strict: bool, max_model_len: int) -> None:
         self._path = path
         self._strict = strict
-        self._too_long = f"longer than the limit of {max_model_len} tokens"
+        self._too_long = f"longer than the limit of {max_model_len:,} tokens"
         self._unreadable = left_out
         self._over_limit: dict[int, int] = {}
 
@@ -36,7 +36,7 @@ class LeftOut:
 
     def notes(self, given: int, asked: int) -> list[str]:
         """What was left out, and that fewer prompts were ``given`` than ``asked`` for."""
-        notes = [f"{self._path} gave {counted(given, 'prompt')}, not the {asked} asked for"] if given < asked else []
+        notes = [f"{self._path} gave {counted(given, 'prompt')}, not the {asked:,} asked for"] if given < asked else []
         reasons = counted_reasons(self.by_reason())
         return [*notes, f"{self._path}: rows left out: {reasons}"] if reasons else notes
 

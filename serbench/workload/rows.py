@@ -66,7 +66,7 @@ class Unusable(Exception):
 def counted_reasons(left_out: Mapping[str, Sequence[int]]) -> str:
     """``2 prompt is empty (lines 3, 7); 1 not JSON (line 9)``; "" where nothing was left out."""
     return "; ".join(
-        f"{len(lines)} {reason} ({line_numbers(lines, len(lines))})"
+        f"{len(lines):,} {reason} ({line_numbers(lines, len(lines))})"
         for reason, lines in sorted(left_out.items())
         if lines
     )
@@ -76,5 +76,5 @@ def line_numbers(lines: Sequence[int], count: int) -> str:
     """``lines 3, 7 and 12 more``: the first of them, each once, and how many of all ``count`` rows are not on these."""
     shown = sorted(set(lines))[:LINES_SHOWN]
     others = count - sum(line in shown for line in lines)
-    more = f" and {others} more" if others else ""
+    more = f" and {others:,} more" if others else ""
     return f"line{'s' if len(shown) + others > 1 else ''} {', '.join(map(str, shown))}{more}"

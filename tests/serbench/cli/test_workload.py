@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
 
 from serbench.results import read_run
 from tests.serbench.cli.calling import call, refused
@@ -29,6 +31,33 @@ def test_a_file_is_described(trace: Path, monkeypatch: pytest.MonkeyPatch) -> No
     for words in ("a BurstGPT trace (CSV): 18 requests", "input tokens", "█", "requests/s", "3 rows left out"):
         assert words in page
     assert "3 a length below 1 token (lines 5, 12, 19)" in page
+
+
+def test_lengths_are_in_what_was_asked_for(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "texts").write_text("a b\n")
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    Tokenizer(BPE({chr(code): code for code in range(256)}, [])).save(str(folder / "tokenizer.json"))
+    counted = call("workload", str(tmp_path / "texts"), "--tokenizer", str(folder)).stdout
+    assert f"lengths in tokens of {folder}" in " ".join(counted.split())
+    assert "input tokens" in counted
+    text = call("workload", str(tmp_path / "texts")).stdout
+    assert "lengths in bytes of UTF-8" in text
+    assert "input bytes" in text
+    assert "token" not in text.partition("output length")[0]
+    assert "lengths in tokens, the trace's own" in call("workload", str(trace)).stdout
+
+
+def test_many_rows_left_out_are_written_with_their_thousands_and_nothing_is_no_line(tmp_path: Path) -> None:
+    head, *rows = TRACE.splitlines()
+    rows = [row for row in rows if ",0," not in row]
+    (tmp_path / "few.csv").write_text("\n".join([head, *rows]))
+    assert not call("workload", str(tmp_path / "few.csv")).stdout.endswith("\n\n")
+    (tmp_path / "many.csv").write_text("\n".join([head, rows[0], *["5,ChatGPT,5000,9,9,x"] * 1015]))
+    page = " ".join(call("workload", str(tmp_path / "many.csv"), "--max-model-len", "2048").stdout.split())
+    assert "1,015 rows left out: 1,015 longer than the limit of 2,048 tokens" in page
+    assert "and 1,010 more" in page
 
 
 def test_json_is_the_document_and_nothing_else(trace: Path) -> None:
