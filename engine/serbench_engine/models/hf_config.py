@@ -4,6 +4,7 @@ It does not know where the file comes from, and imports neither transformers nor
 """
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 import msgspec
@@ -17,6 +18,25 @@ _DTYPES: Final = ("float32", "bfloat16", "float16")
 _SCALINGS: Final = ("default", "linear", "dynamic", "llama3", "yarn", "longrope")
 _WITH_ORIGINAL_LENGTH: Final = ("llama3", "yarn", "longrope")
 _ROPE_NAMES: Final = ("rope_theta", "rope_type", "type", "partial_rotary_factor")
+
+_MOST: Final = (1 << 31) - 1
+_MOST_OF_OTHERS: Final = 1e6
+"""Of a number that is no count: far from any model's, and its products still are float32."""
+
+_LARGEST: Final = 1e30
+_SMALLEST: Final = 1e-6
+_ROPE_LEAST: Final[Mapping[str, float]] = MappingProxyType(
+    {
+        "rope_theta": 1 + _SMALLEST,
+        "factor": _SMALLEST,
+        "long_factor": _SMALLEST,
+        "short_factor": _SMALLEST,
+        "beta_fast": _SMALLEST,
+        "beta_slow": _SMALLEST,
+        "original_max_position_embeddings": 2,
+    }
+)
+"""Below these an angle, or a logarithm on the way to it, is no number. The others may be 0, or negative."""
 
 
 class _Family(msgspec.Struct, frozen=True):
@@ -57,8 +77,9 @@ def config_from_hf(raw: Raw) -> ModelConfig:
     if not isinstance(raw, Mapping):
         raise ModelError(f"the configuration is a {type(raw).__name__}; it must be a JSON object")
     architecture = _architecture(raw)
-    if raw.get("quantization_config"):
-        method = raw["quantization_config"].get("quant_method", "an unknown method")
+    if quantization := raw.get("quantization_config"):
+        known = isinstance(quantization, Mapping)
+        method = quantization.get("quant_method", "an unknown method") if known else quantization
         raise ModelError(f"the weights are quantized ({method}); float32, bfloat16 or float16 ones are needed")
     config = _opt(raw) if architecture == "OPTForCausalLM" else _llama(raw, architecture, _LLAMA_LIKE[architecture])
     _check(config)
@@ -66,14 +87,14 @@ def config_from_hf(raw: Raw) -> ModelConfig:
 
 
 def _architecture(raw: Raw) -> str:
-    names = raw.get("architectures") or []
+    names = _value(raw, "architectures", [], _is_texts, "a list of names")
     for name in names:
         if name in SUPPORTED_ARCHITECTURES:
             return str(name)
     supported = ", ".join(SUPPORTED_ARCHITECTURES)
     if not names:
         raise ModelError(f"the configuration names no architecture; supported are {supported}")
-    raise ModelError(f"architecture {', '.join(map(str, names))} is not supported; supported are {supported}")
+    raise ModelError(f"architecture {', '.join(names)} is not supported; supported are {supported}")
 
 
 def _opt(raw: Raw) -> ModelConfig:
@@ -96,8 +117,8 @@ def _opt(raw: Raw) -> ModelConfig:
         max_model_len=_count(raw, "max_position_embeddings", 2048),
         tie_word_embeddings=_flag(raw, "tie_word_embeddings", True),
         activation=_text(raw, "activation_function", "relu"),
-        eos_token_ids=eos_ids(raw.get("eos_token_id", 2)),
-        bos_token_id=raw.get("bos_token_id", 2),
+        eos_token_ids=_eos_ids(raw.get("eos_token_id", 2)),
+        bos_token_id=_bos_id(raw, 2),
         init_std=_number(raw, "init_std", 0.02),
         dtype=_dtype(raw),
         sliding_windows=(0,) * layers,
@@ -129,8 +150,8 @@ def _llama(raw: Raw, architecture: str, family: _Family) -> ModelConfig:
         max_model_len=length,
         tie_word_embeddings=_flag(raw, "tie_word_embeddings", False),
         activation=_text(raw, "hidden_act", "silu"),
-        eos_token_ids=eos_ids(raw.get("eos_token_id", family.eos_token_id)),
-        bos_token_id=raw.get("bos_token_id", family.bos_token_id),
+        eos_token_ids=_eos_ids(raw.get("eos_token_id", family.eos_token_id)),
+        bos_token_id=_bos_id(raw, family.bos_token_id),
         init_std=_number(raw, "initializer_range", 0.02),
         dtype=_dtype(raw),
         norm_eps=_number(raw, "rms_norm_eps", 1e-6),
@@ -145,15 +166,17 @@ def _llama(raw: Raw, architecture: str, family: _Family) -> ModelConfig:
 
 def _windows(raw: Raw, family: _Family, layers: int) -> tuple[int, ...]:
     """One window a layer, 0 for none: Mistral's holds for every layer, Qwen's for those of ``layer_types``."""
-    window = raw.get("sliding_window", 4096) or 0
+    window = 0 if raw.get("sliding_window", 4096) is None else _count(raw, "sliding_window", 4096, least=0)
     if family.windows == "every":
         return (window,) * layers
     if family.windows == "none" or not _flag(raw, "use_sliding_window", False):
         return (0,) * layers
     kinds = raw.get("layer_types")
     if kinds is None:
-        first = raw.get("max_window_layers", 28)
+        first = _count(raw, "max_window_layers", 28, least=0)
         return tuple(window if layer >= first else 0 for layer in range(layers))
+    if not _is_texts(kinds):
+        raise ModelError(f"layer_types is {kinds!r}; it must be a list of names")
     if len(kinds) != layers:
         raise ModelError(f"layer_types has {len(kinds)} entries; num_hidden_layers is {layers}")
     unknown = sorted(set(kinds) - {"sliding_attention", "full_attention"})
@@ -164,7 +187,8 @@ def _windows(raw: Raw, family: _Family, layers: int) -> tuple[int, ...]:
 
 def _rope(raw: Raw, length: int) -> RopeConfig:
     # Precedence as in transformers: rope_scaling wins over rope_parameters, whose theta wins over rope_theta.
-    given = dict(raw.get("rope_scaling") or raw.get("rope_parameters") or {})
+    key = "rope_scaling" if raw.get("rope_scaling") else "rope_parameters"
+    given = dict(_value(raw, key, {}, lambda value: isinstance(value, Mapping), "an object"))
     if any(isinstance(value, Mapping) for value in given.values()):
         raise ModelError("rope_parameters differ by layer type; one set for all layers is supported")
     scaling = given.get("rope_type", given.get("type", "default"))
@@ -173,34 +197,66 @@ def _rope(raw: Raw, length: int) -> RopeConfig:
     partial = given.get("partial_rotary_factor", raw.get("partial_rotary_factor"))
     if partial not in (None, 1, 1.0):
         raise ModelError(f"partial_rotary_factor is {partial}; only rotary embeddings of whole heads are supported")
-    parameters = {k: _plain(k, v) for k, v in given.items() if k not in _ROPE_NAMES and v is not None}
     if scaling in _WITH_ORIGINAL_LENGTH:
-        own = raw.get("original_max_position_embeddings")
-        if own is not None:
-            parameters["original_max_position_embeddings"] = float(own)
-        parameters.setdefault("original_max_position_embeddings", float(length))
-    theta = given.get("rope_theta", raw.get("rope_theta"))
-    return RopeConfig(
-        theta=10000.0 if theta is None else float(theta), scaling=scaling, parameters=dict(sorted(parameters.items()))
-    )
+        name = "original_max_position_embeddings"
+        given[name] = _first(raw.get(name), given.get(name), length)
+    parameters = {k: _rope_parameter(k, v) for k, v in sorted(given.items()) if k not in _ROPE_NAMES and v is not None}
+    if scaling == "llama3":
+        _check_llama3(parameters)
+    theta = _rope_parameter("rope_theta", _first(given.get("rope_theta"), raw.get("rope_theta"), 10000.0))
+    if isinstance(theta, list):
+        raise ModelError(f"rope_theta is {theta}; it must be a number")
+    return RopeConfig(theta, scaling, parameters)
 
 
-def _plain(key: str, value: object) -> float | list[float]:
-    if isinstance(value, list) and all(isinstance(one, int | float) for one in value):
-        return [float(one) for one in value]
-    if isinstance(value, int | float):
-        return float(value)
-    raise ModelError(f"rope parameter {key} is {value!r}; it must be a number or a list of numbers")
+def _first(*values: object) -> object:
+    """The first that is given."""
+    return next(value for value in values if value is not None)
 
 
-def eos_ids(value: object) -> tuple[int, ...]:
+def _rope_parameter(key: str, value: Any) -> float | list[float]:
+    least = _ROPE_LEAST.get(key, -_LARGEST)
+    numbers = value if isinstance(value, list) else [value]
+    if not all(isinstance(one, int | float) and least <= one <= _LARGEST for one in numbers):
+        wanted = f"between {least:g} and {_LARGEST:g}"
+        raise ModelError(f"rope parameter {key} is {value!r}; it must be a number {wanted}, or a list of such")
+    return [float(one) for one in numbers] if isinstance(value, list) else float(numbers[0])
+
+
+def _check_llama3(parameters: Mapping[str, Any]) -> None:
+    """Between these frequencies llama3 blends; those that are missing or lists are told where the model is built."""
+    low, high = parameters.get("low_freq_factor"), parameters.get("high_freq_factor")
+    if isinstance(low, float) and isinstance(high, float) and not low + _SMALLEST <= high:
+        raise ModelError(f"rope parameter low_freq_factor is {low:g}; it must be below high_freq_factor, {high:g}")
+
+
+def with_eos_ids(config: ModelConfig, value: object) -> ModelConfig:
+    """``config`` with the ids of another file's ``eos_token_id`` as well.
+
+    Raises:
+        ModelError: they are no ids of its vocabulary.
+    """
+    ids = tuple(dict.fromkeys((*config.eos_token_ids, *_eos_ids(value))))
+    config = msgspec.structs.replace(config, eos_token_ids=ids)
+    _check(config)
+    return config
+
+
+def _eos_ids(value: object) -> tuple[int, ...]:
     """``eos_token_id`` as a tuple: the key may hold an id, a list of them, or null."""
     if value is None:
         return ()
     ids = value if isinstance(value, list) else [value]
-    if not all(isinstance(one, int) for one in ids):
+    if not all(type(one) is int for one in ids):
         raise ModelError(f"eos_token_id is {value!r}; it must be an id or a list of ids")
     return tuple(ids)
+
+
+def _bos_id(raw: Raw, default: int | None) -> int | None:
+    value = raw.get("bos_token_id", default)
+    if value is not None and (type(value) is not int or abs(value) > _MOST):
+        raise ModelError(f"bos_token_id is {value!r}; it must be an id or null")
+    return value
 
 
 def _dtype(raw: Raw) -> str:
@@ -219,18 +275,18 @@ def _value(raw: Raw, key: str, default: Any, right: Callable[[Any], bool], wante
     return value
 
 
-def _count(raw: Raw, key: str, default: int) -> int:
+def _count(raw: Raw, key: str, default: int, least: int = 1) -> int:
     def right(value: Any) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        return isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MOST
 
-    return int(_value(raw, key, default, right, "an integer of at least 1"))
+    return int(_value(raw, key, default, right, f"an integer of at least {least} and at most {_MOST}"))
 
 
 def _number(raw: Raw, key: str, default: float) -> float:
     def right(value: Any) -> bool:
-        return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+        return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST_OF_OTHERS
 
-    return float(_value(raw, key, default, right, "a number of at least 0"))
+    return float(_value(raw, key, default, right, f"a number of at least 0 and at most {_MOST_OF_OTHERS:g}"))
 
 
 def _flag(raw: Raw, key: str, default: bool) -> bool:
@@ -239,6 +295,10 @@ def _flag(raw: Raw, key: str, default: bool) -> bool:
 
 def _text(raw: Raw, key: str, default: str) -> str:
     return str(_value(raw, key, default, lambda value: isinstance(value, str), "a string"))
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
 def _check(config: ModelConfig) -> None:

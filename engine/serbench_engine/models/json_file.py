@@ -21,6 +21,8 @@ def read_json(path: Path) -> dict[str, Any]:
         raise ModelError(f"{path} is no text: byte {error.start} is not UTF-8") from None
     except OSError as error:
         raise ModelError(f"{path} can't be read: {error.strerror}") from None
+    except ValueError as error:  # a number of more digits than Python reads
+        raise ModelError(f"{path} can't be read: {error}") from None
     except RecursionError:
         raise ModelError(f"{path} is nested too deeply to be read") from None
     if not isinstance(value, dict):

@@ -3,15 +3,15 @@
 It does not know names, the hub or what is built in.
 """
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, TypeAlias
-
-import msgspec
 
 from serbench_engine.errors import ModelError
 from serbench_engine.models.config import ModelConfig, ResolvedModel, WeightsSource
 from serbench_engine.models.fingerprint import config_fingerprint, weights_fingerprint
-from serbench_engine.models.hf_config import config_from_hf, eos_ids
+from serbench_engine.models.hf_config import config_from_hf, with_eos_ids
 from serbench_engine.models.json_file import read_json
 from serbench_engine.text.tokenizer import has_tokenizer
 from serbench_engine.weights.files import check_file
@@ -57,7 +57,8 @@ def resolve_gguf(name: str, path: Path, weights: WeightsChoice) -> ResolvedModel
 
     check_file(path)
     model = GGUFModel(path)
-    config = _named(path, model.hf_config())
+    with _named(path):
+        config = config_from_hf(model.hf_config())
     source = gguf_source(path) if weights != "dummy" else None
     tokenizer = path.parent if has_tokenizer(path.parent) else tokenizer_folder_of(model)
     return _resolved(
@@ -76,18 +77,23 @@ def _folder_without_config(name: str, folder: Path, weights: WeightsChoice) -> R
 def _read_config(folder: Path) -> ModelConfig:
     path = folder / "config.json"
     check_file(path)
-    config = _named(path, read_json(path))
+    raw = read_json(path)
+    with _named(path):
+        config = config_from_hf(raw)
     generation = folder / "generation_config.json"
     if generation.is_file():
         # Chat models often list their end-of-turn ids only here.
-        more = eos_ids(read_json(generation).get("eos_token_id"))
-        config = msgspec.structs.replace(config, eos_token_ids=tuple(dict.fromkeys((*config.eos_token_ids, *more))))
+        more = read_json(generation).get("eos_token_id")
+        with _named(generation):
+            config = with_eos_ids(config, more)
     return config
 
 
-def _named(path: Path, raw: dict[str, object]) -> ModelConfig:
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Say in which file the error is."""
     try:
-        return config_from_hf(raw)
+        yield
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
 

@@ -57,6 +57,9 @@ def _shards(index: Path) -> list[Path]:
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise ModelError(f"{index} has no weight_map; it must say which file holds which tensor")
+    wrong = next((tensor for tensor, name in weight_map.items() if not isinstance(name, str)), None)
+    if wrong is not None:
+        raise ModelError(f"{index}: the file of {wrong!r} is {weight_map[wrong]!r}; it must be a file's name")
     names = sorted(set(weight_map.values()))
     missing = [name for name in names if not (index.parent / name).is_file()]
     if missing:

@@ -230,6 +230,18 @@ def test_generation_settings_add_their_eos_ids(tmp_path: Path) -> None:
     assert config.eos_token_ids == (2, 7)
 
 
+def test_generation_settings_with_ids_of_no_vocabulary_are_refused(tmp_path: Path) -> None:
+    write_config(tmp_path, LLAMA)
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": 1099511627776}')
+    said = "generation_config.json: eos_token_id 1099511627776 is outside the vocabulary of 32"
+    assert said in refusal(str(tmp_path))
+
+
+def test_numbers_of_more_digits_than_python_reads_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(f'{{"vocab_size": {"1" * 5000}}}')
+    assert "config.json can't be read: Exceeds the limit" in refusal(str(tmp_path))
+
+
 def test_fingerprints_follow_the_content(tmp_path: Path) -> None:
     def resolved(folder: str, change: float) -> ResolvedModel:
         path = tmp_path / folder

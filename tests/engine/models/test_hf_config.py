@@ -192,6 +192,28 @@ def test_an_unknown_architecture_is_told_with_the_supported_ones() -> None:
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5"),
         ({"torch_dtype": "float8_e4m3fn"}, "dtype is 'float8_e4m3fn'; supported are float32"),
         ({"quantization_config": {"quant_method": "awq"}}, "the weights are quantized \\(awq\\)"),
+        ({"quantization_config": 5}, "the weights are quantized \\(5\\)"),
+        ({"architectures": True}, "architectures is True; it must be a list of names"),
+        ({"architectures": [5]}, r"architectures is \[5\]; it must be a list of names"),
+        ({"rope_theta": [1]}, r"rope parameter rope_theta is \[1\]; it must be a number between"),
+        ({"rope_theta": [10000.0]}, r"rope_theta is \[10000\.0\]; it must be a number"),
+        ({"rope_theta": 0}, "rope parameter rope_theta is 0; it must be a number between"),
+        ({"rope_theta": "high"}, "rope parameter rope_theta is 'high'"),
+        ({"rope_scaling": 5}, "rope_scaling is 5; it must be an object"),
+        ({"rope_parameters": [1]}, r"rope_parameters is \[1\]; it must be an object"),
+        ({"rope_scaling": {"type": "linear", "factor": 0}}, "rope parameter factor is 0; it must be a number between"),
+        ({"rope_scaling": {"type": "linear", "factor": 1e-320}}, "rope parameter factor is 1e-320; it must be"),
+        ({"rope_scaling": {"type": "linear", "factor": float("nan")}}, "rope parameter factor is nan; it must be"),
+        ({"rope_scaling": {"type": "yarn", "factor": 2, "beta_fast": 0}}, "rope parameter beta_fast is 0; it must be"),
+        (
+            {"rope_scaling": LLAMA3 | {"low_freq_factor": 4}},
+            "low_freq_factor is 4; it must be below high",
+        ),
+        ({"rope_scaling": LLAMA3, "original_max_position_embeddings": [1]}, "original_max_position_embeddings is"),
+        ({"initializer_range": float("inf")}, "initializer_range is inf; it must be a number of at least 0"),
+        ({"rms_norm_eps": 10**400}, "rms_norm_eps is 10*; it must be a number of at least 0"),
+        ({"hidden_size": 2**31}, "hidden_size is 2147483648; it must be an integer of at least 1 and at most"),
+        ({"bos_token_id": "<s>"}, "bos_token_id is '<s>'; it must be an id or null"),
     ],
 )
 def test_values_that_can_not_be_are_told_by_their_key(changes: dict[str, Any], said: str) -> None:
@@ -205,3 +227,9 @@ def test_layer_types_must_fit_the_layers() -> None:
         qwen(layer_types=["full_attention"], **sliding)
     with pytest.raises(ModelError, match="layer_types has 'chunked_attention'"):
         qwen(layer_types=["chunked_attention"] * 4, **sliding)
+    with pytest.raises(ModelError, match="layer_types is 5; it must be a list of names"):
+        qwen(layer_types=5, **sliding)
+    with pytest.raises(ModelError, match="max_window_layers is 'x'; it must be an integer"):
+        qwen(max_window_layers="x", **sliding)
+    with pytest.raises(ModelError, match="sliding_window is 'x'; it must be an integer"):
+        qwen(use_sliding_window=True, sliding_window="x")

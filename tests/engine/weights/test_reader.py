@@ -85,6 +85,12 @@ def test_a_missing_shard_is_named(tmp_path: Path) -> None:
         find_weights(tmp_path)
 
 
+def test_an_index_that_names_no_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {"a": 5}}')
+    with pytest.raises(ModelError, match=r"index\.json: the file of 'a' is 5; it must be a file's name"):
+        find_weights(tmp_path)
+
+
 def test_shards_without_their_index_are_refused(tmp_path: Path) -> None:
     write_safetensors(tmp_path, random_tensors(LLAMA), shards=2)
     (tmp_path / "model.safetensors.index.json").unlink()
