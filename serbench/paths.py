@@ -1,4 +1,4 @@
-"""Asks what is at a path, and refuses outputs that are inputs. It reads and writes nothing.
+"""Asks what is at a path or in a folder, and refuses outputs that are inputs. It reads and writes no file.
 
 pathlib's own is_file, is_dir and exists raise where a folder may not be entered or a name is too long.
 """
@@ -24,9 +24,28 @@ def kind_of(path: Path) -> Kind | None:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except OSError as error:
-        raise ResultsError(f"{path} can't be read: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
     return "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "other"
+
+
+def names_in(folder: Path) -> list[str]:
+    """What is in ``folder``, sorted; nothing where there is no such folder.
+
+    Raises:
+        ResultsError: it can't be looked at; says why.
+    """
+    try:
+        return sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise unreadable(folder, error) from error
+
+
+def unreadable(path: str | Path, error: Exception) -> ResultsError:
+    """What to raise where ``error`` keeps ``path`` from being read."""
+    return ResultsError(f"{path} can't be read: {getattr(error, 'strerror', None) or error}")
 
 
 def refuse_overwriting(outputs: Mapping[str, str | Path | None], inputs: Mapping[str, str | Path | None]) -> None:

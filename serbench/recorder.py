@@ -19,6 +19,7 @@ from serbench.environment import installed_version
 from serbench.experiment import Experiment
 from serbench.live import LiveEngine
 from serbench.passes import Pace, Pass, drive, outputs_digest
+from serbench.paths import kind_of
 from serbench.plans.layout import About, RecordingError
 from serbench.plans.writing import PlansWriter
 from serbench.prepare import prepare
@@ -57,9 +58,10 @@ def record_plans(prepared: Prepared, path: Path) -> Recorded:
     """Make one pass and write its plans and results to ``path``, at once when it is done or not at all.
 
     Raises:
-        RecordingError: it can't be written. EngineError: what the engine raises. FaultError: requests that never ended.
+        RecordingError, ResultsError: it can't be written. EngineError: what the engine raises. FaultError: requests
+        that never ended.
     """
-    if path.is_dir():
+    if kind_of(path) == "folder":
         raise RecordingError(f"{path} is a folder; --output names the file to write")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

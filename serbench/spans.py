@@ -18,6 +18,7 @@ import numpy.typing as npt
 from serbench.errors import ResultsError
 from serbench.files import write_atomically
 from serbench_engine.phases import SCHEDULER_FIELDS, WORKER_FIELDS, SessionReport
+from serbench.paths import kind_of
 
 SCHEMA: Final = "serbench/spans/1"
 SUFFIX: Final = ".spans.npz"
@@ -80,7 +81,7 @@ def read_spans(run_path: Path) -> dict[int, RepeatSpans]:
         ResultsError: there are none, or the file holds something else; says which.
     """
     path = spans_path(run_path)
-    if not path.exists():
+    if kind_of(path) is None:
         raise ResultsError(f"there are no time stamps of {run_path.stem} ({path}): `serbench run --trace` keeps them")
     try:
         with np.load(path, allow_pickle=False) as archive:

@@ -109,12 +109,13 @@ def _check_names(values: Mapping[str, Any], name: str | None) -> None:
 
 def _ready(points: "Sequence[Point]", path: Path) -> "Readiness":
     """All points prepared; refuses a sweep none of whose points can be, before a folder is made for it."""
+    from serbench.paths import kind_of
     from serbench.prepare import prepare
     from serbench.sweep.folder import MANIFEST, stored_runs
     from serbench.sweep.readiness import make_ready
 
     ready = make_ready(points, stored_runs(path, points), prepare)
-    if not ready.prepared and not (path / MANIFEST).exists():
+    if not ready.prepared and kind_of(path / MANIFEST) is None:
         raise next(iter(ready.impossible.values()))
     return ready
 

@@ -1,6 +1,7 @@
 """Finds and reads the runs that a report is to be made of: ids, files, folders. It does not know what is shown."""
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -8,6 +9,7 @@ import msgspec
 
 from serbench.errors import ResultsError
 from serbench.report.figures import counted
+from serbench.paths import kind_of, names_in, unreadable
 from serbench.results import SCHEMA, Run, find_run, read_run
 from serbench.sweep.manifest import SCHEMA as SWEEP_SCHEMA
 
@@ -44,7 +46,7 @@ def gather_runs(names: Sequence[str], folder: Path) -> Gathered:
     runs: dict[str, Run] = {}
     left_out: list[str] = []
     for name in names:
-        if Path(name).is_dir():
+        if kind_of(Path(name)) == "folder":
             found, lines = _read_folder(Path(name))
             left_out += lines
         else:
@@ -59,10 +61,13 @@ def gather_runs(names: Sequence[str], folder: Path) -> Gathered:
 
 
 def _read_folder(folder: Path) -> tuple[list[Run], list[str]]:
-    runs, left_out = [], []
-    for path in _json_files(folder):
+    runs = []
+    paths, left_out = _json_files(folder)
+    for path in paths:
         try:
             schema = _schema(path)
+            if kind_of(path) != "file":
+                continue
             if schema == SWEEP_SCHEMA:
                 left_out += _failures(path)
             elif schema is None or schema.startswith(_ANY_RUN):
@@ -72,9 +77,23 @@ def _read_folder(folder: Path) -> tuple[list[Run], list[str]]:
     return runs, left_out
 
 
-def _json_files(folder: Path) -> Iterable[Path]:
-    """Files whose names begin with a dot are being written."""
-    return (path for path in sorted(folder.rglob("*.json")) if path.is_file() and not path.name.startswith("."))
+def _json_files(folder: Path) -> tuple[list[Path], list[str]]:
+    """Those in ``folder`` and below, and a line for each folder below that can't be read.
+
+    Files whose names begin with a dot are being written.
+
+    Raises:
+        ResultsError: ``folder`` itself can't be read.
+    """
+    names_in(folder)
+    errors: list[OSError] = []
+    names = [
+        Path(where, name)
+        for where, _, names in os.walk(folder, onerror=errors.append)
+        for name in names
+        if name.endswith(".json") and not name.startswith(".")
+    ]
+    return sorted(names), [str(unreadable(error.filename, error)) for error in errors]
 
 
 def _schema(path: Path) -> str | None:

@@ -17,6 +17,7 @@ import msgspec
 from serbench.environment import Environment
 from serbench.errors import ResultsError
 from serbench.files import write_atomically
+from serbench.paths import kind_of
 from serbench.results import Run, read_run, store_run
 from serbench.sweep.grid import Point
 from serbench.sweep.manifest import Failure, Manifest, Sitting, decode_manifest, digest_of, encode_manifest
@@ -64,7 +65,7 @@ def stored_runs(path: Path, points: Sequence[Point]) -> dict[str, Run]:
         ResultsError: a file that is no run.
     """
     files = {point.id: path / "runs" / f"{point.id}.json" for point in points}
-    return {name: read_run(file) for name, file in files.items() if file.exists()}
+    return {name: read_run(file) for name, file in files.items() if kind_of(file) is not None}
 
 
 @contextmanager
@@ -79,7 +80,7 @@ def opened(path: Path, points: Sequence[Point], stay: int, environment: Environm
             leftover.unlink(missing_ok=True)
         file = path / MANIFEST
         digest = digest_of(points, stay)
-        if file.exists():
+        if kind_of(file) is not None:
             manifest = decode_manifest(file.read_bytes(), str(file))
             _check_same(path, manifest, digest, environment)
         else:

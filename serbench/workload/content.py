@@ -8,7 +8,8 @@ import zlib
 from pathlib import Path
 from typing import Final
 
-from serbench.errors import DatasetError
+from serbench.errors import DatasetError, ResultsError
+from serbench.paths import kind_of
 
 _GZIP: Final = b"\x1f\x8b"
 
@@ -34,12 +35,16 @@ def read_text(path: Path) -> str:
 
 
 def _read(path: Path) -> bytes:
-    if path.exists() and not path.is_file() and not path.is_dir():
+    try:
+        kind = kind_of(path)
+    except ResultsError as error:
+        raise DatasetError(str(error)) from None
+    if kind is None:
+        raise DatasetError(f"{path}: there is no such file")
+    if kind == "other":
         raise DatasetError(f"{path}: a pipe or device, but it is read more than once; write it to a file first")
     try:
         return path.read_bytes()
-    except FileNotFoundError:
-        raise DatasetError(f"{path}: there is no such file") from None
     except OSError as error:
         raise DatasetError(f"{path}: can't be read: {error.strerror}") from None
 

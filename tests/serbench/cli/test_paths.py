@@ -1,7 +1,14 @@
-"""Tests what commands do with paths that they can't use: outputs that are inputs. They do not know what is measured."""
+"""Tests what commands do with paths that they can't use: outputs that are inputs, locked folders.
 
+They do not know what is measured.
+"""
+
+import errno
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,3 +58,63 @@ def test_a_step_summary_that_is_the_baseline_is_refused(stored: Path, monkeypatc
     monkeypatch.chdir(stored)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "b.json")
     assert "$GITHUB_STEP_SUMMARY b.json would be written over the baseline" in refused("check", "b.json", "--no-times")
+
+
+# --- folders that may not be entered ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of which the system says that it may be neither entered nor listed, whoever runs the tests."""
+    folder = tmp_path / "locked"
+    folder.mkdir()
+    for name, least in (("stat", 1), ("scandir", 0), ("listdir", 0)):
+        monkeypatch.setattr(os, name, _denying(getattr(os, name), folder, least))
+    return folder
+
+
+def _denying(real: Callable[..., Any], folder: Path, least: int) -> Callable[..., Any]:
+    """``real``, but what is so many folders below ``folder`` is denied."""
+
+    def call(path: Any = ".", *args: Any, **options: Any) -> Any:
+        if isinstance(path, str | Path) and str(path).startswith(str(folder) + "/" * least):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path, *args, **options)
+
+    return call
+
+
+ASKING = [
+    ("compare", "{}/a.json", "{}/b.json"),
+    ("predict", "--step", "2ms", "{}/a"),
+    ("report", "{}/a.json"),
+    ("trace", "{}/a.json"),
+    ("workload", "{}/a.json"),
+    ("run", "--model", "sim", "--dataset", "{}/a.json"),
+    ("check", "--update", "{}/a.json", "--model", "sim"),
+    ("sweep", *HERE, "-q", "--output", "{}/x"),
+    ("record", "--model", "sim", "--output", "{}/x.plans"),
+]
+
+
+@pytest.mark.parametrize("args", ASKING, ids=" ".join)
+def test_a_folder_that_may_not_be_entered_is_told(args: tuple[str, ...], locked: Path) -> None:
+    line = refused(*(arg.format(locked) for arg in args))
+    assert str(locked) in line
+    assert "Permission denied" in line
+
+
+@pytest.mark.parametrize("args", ASKING, ids=" ".join)
+def test_a_name_that_is_too_long_is_told(args: tuple[str, ...], tmp_path: Path) -> None:
+    assert "File name too long" in refused(*(arg.format(tmp_path / ("x" * 300)) for arg in args))
+
+
+def test_folders_that_may_not_be_listed_are_told(stored: Path, locked: Path) -> None:
+    assert f"{locked} can't be read: Permission denied" in refused("report", str(locked))
+    assert f"{locked} can't be read: Permission denied" in refused(
+        "predict", "--step", "2ms", "a", "--results", str(locked)
+    )
+    shutil.copy(stored / "a.json", locked.parent)
+    result = call("report", str(locked.parent), folder=locked.parent / "report")
+    assert result.exit_code == 0
+    assert f"left out: {locked} can't be read: Permission denied" in result.stderr
