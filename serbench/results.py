@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from serbench.documents import decode_json
 from serbench.environment import Environment
 from serbench.errors import ExperimentError, ResultsError
 from serbench.experiment import Experiment
@@ -246,13 +247,13 @@ def read_run(path: Path) -> Run:
     except OSError as error:
         raise unreadable(path, error) from error
     try:
-        schema = msgspec.json.decode(data, type=_SchemaOnly).schema
+        schema = decode_json(data, _SchemaOnly).schema
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ResultsError(f"{path} is no stored run: {error}") from error
     if schema != SCHEMA:
         raise ResultsError(f"{path}: its schema is {schema!r}, this serbench reads {SCHEMA!r}")
     try:
-        return msgspec.json.decode(data, type=Run)
+        return decode_json(data, Run)
     except (msgspec.ValidationError, UnicodeDecodeError, ExperimentError) as error:
         raise ResultsError(f"{path} does not hold what {SCHEMA} says: {error}") from error
 

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from serbench.documents import decode_json
 from serbench.errors import ResultsError
 from serbench.files import write_atomically
 from serbench_engine.phases import SCHEDULER_FIELDS, WORKER_FIELDS, SessionReport
@@ -96,7 +97,7 @@ def _check_header(path: Path, header: npt.NDArray[np.generic] | None) -> None:
     if header is None:
         raise ResultsError(f"{path} is no archive of time stamps: it has no header")
     try:
-        read = msgspec.json.decode(header.tobytes(), type=_Header)
+        read = decode_json(header.tobytes(), _Header)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ResultsError(f"{path} is no archive of time stamps: {error}") from error
     if read.schema != SCHEMA:

@@ -104,6 +104,8 @@ def _read(grid: str) -> dict[str, Any]:
         raise ExperimentError(f"--grid {grid} can't be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ExperimentError(f"--grid {grid} is no TOML: {error}") from error
+    except RecursionError:
+        raise ExperimentError(f"--grid {grid} is no TOML: it is nested too deeply") from None
 
 
 def _param_named(ctx: click.Context, name: str, grid: str) -> click.Option:

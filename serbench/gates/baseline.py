@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from serbench.documents import decode_json
 from serbench.environment import Environment
 from serbench.errors import ExperimentError, ResultsError
 from serbench.experiment import Experiment
@@ -82,10 +83,10 @@ def read_baseline(path: Path) -> Baseline:
     except OSError as error:
         raise ResultsError(f"there is no baseline {path} ({error.strerror}); --update writes one") from error
     try:
-        schema = msgspec.json.decode(data, type=_SchemaOnly).schema
+        schema = decode_json(data, _SchemaOnly).schema
         if schema != SCHEMA:
             raise ResultsError(f"{path}: its schema is {schema!r}, this serbench reads {SCHEMA!r}")
-        baseline = msgspec.json.decode(data, type=Baseline)
+        baseline = decode_json(data, Baseline)
     except (msgspec.DecodeError, UnicodeDecodeError, ExperimentError) as error:
         raise ResultsError(f"{path} is no baseline: {error}") from error
     faults = _faults(baseline)

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from serbench.documents import decode_json
 from serbench.errors import ExperimentError
 from serbench.plans.layout import (
     ALIGNMENT,
@@ -159,7 +160,7 @@ class Recording:
 
     def _about(self, at: int) -> About:
         try:
-            return msgspec.json.decode(memoryview(self._data)[at:], type=About)
+            return decode_json(memoryview(self._data)[at:], About)
         except (msgspec.MsgspecError, UnicodeDecodeError, ExperimentError) as error:
             raise RecordingError(f"{self._path}: what it says about its run can't be read: {error}") from error
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from serbench.documents import decode_json
 from serbench.errors import ResultsError
 from serbench.report.figures import counted
 from serbench.paths import kind_of, names_in, unreadable
@@ -99,7 +100,7 @@ def _json_files(folder: Path) -> tuple[list[Path], list[str]]:
 def _schema(path: Path) -> str | None:
     """What the file says it is; empty for JSON that doesn't say, None where reading it as a run tells what is wrong."""
     try:
-        document = msgspec.json.decode(path.read_bytes())
+        document = decode_json(path.read_bytes())
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     return str(document.get("schema", "")) if isinstance(document, dict) else ""
@@ -108,7 +109,7 @@ def _schema(path: Path) -> str | None:
 def _failures(path: Path) -> list[str]:
     """The points of a sweep that were given up, with the reason."""
     try:
-        failures = msgspec.json.decode(path.read_bytes(), type=_Sweep).failures
+        failures = decode_json(path.read_bytes(), _Sweep).failures
     except msgspec.ValidationError as error:
         return [f"{path}: which points failed can't be read: {error}"]
     return [f"{one.point} failed after {counted(one.repeats, 'repeat')}: {one.reason}" for one in failures]

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from serbench.documents import decode_json
 from serbench.environment import Environment
 from serbench.errors import ExperimentError, ResultsError
 from serbench.sweep.grid import Point
@@ -67,9 +68,9 @@ def decode_manifest(data: bytes, name: str) -> Manifest:
         ResultsError: no JSON, or of another schema.
     """
     try:
-        schema = msgspec.json.decode(data, type=_SchemaOnly).schema
+        schema = decode_json(data, _SchemaOnly).schema
         if schema != SCHEMA:
             raise ResultsError(f"{name}: its schema is {schema!r}, this serbench reads {SCHEMA!r}")
-        return msgspec.json.decode(data, type=Manifest)
+        return decode_json(data, Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError, ExperimentError) as error:
         raise ResultsError(f"{name} is no manifest of a sweep: {error}") from error
