@@ -46,7 +46,7 @@ def _told(finding: Finding) -> str:
         return f"{finding.verdict}; {finding.advice}"
     hidden = max(finding.high, 1 / finding.low) - 1
     advice = f"; {finding.advice}" if finding.advice else ""
-    return f"{finding.verdict}; from here on a difference of {hidden:.1%} would be seen{advice}"
+    return f"{finding.verdict}; a difference of up to {hidden:.1%} could have hidden{advice}"
 
 
 def _findings(comparison: Comparison) -> Iterator[tuple[str, Finding]]:

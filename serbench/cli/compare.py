@@ -69,9 +69,9 @@ def command(ctx: click.Context, /, runs: tuple[str, ...], codecs: str, aa: bool,
     """Compare codecs: each is measured in turn with the others, on the same prompts, and its ratio to the first is
     judged.
 
-    With RUNs, which are files or ids of stored runs, compares those and measures nothing. Refuses what can't be
-    compared. Exits with 1 where outputs differ that must not or payloads were refused, and with --aa where two
-    measurements in a row show a difference.
+    With RUNs, which are files or ids of stored runs or folders of them, compares those and measures nothing. Refuses
+    what can't be compared. Exits with 1 where outputs differ that must not or payloads were refused, and with --aa
+    where two measurements in a row show a difference.
     """
     choices = Choices(**options)
     if aa and not runs:
@@ -99,15 +99,36 @@ def _measured(codecs: str, choices: Choices) -> "list[Run]":
 
 
 def _stored(ctx: click.Context, names: Sequence[str], folder: Path) -> "list[Run]":
-    from serbench.results import find_run, read_run
-
     for option in ctx.params:
         if option not in _FOR_STORED_RUNS and ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE:
             flag = "--codec" if option == "codecs" else f"--{option.replace('_', '-')}"
             raise click.UsageError(f"stored runs are compared as they are, so {flag} means nothing here; leave it out")
-    if len(names) < 2:
-        raise click.UsageError(f"one run ({names[0]}) can't be compared; name two or more")
-    return [read_run(find_run(name, folder)) for name in names]
+    runs = [run for name in names for run in _named(name, folder)]
+    if len(runs) < 2:
+        raise click.UsageError(f"one run ({names[0]}) can't be compared; name two or more, or a folder of them")
+    return runs
+
+
+def _named(name: str, folder: Path) -> "list[Run]":
+    """A run, or those of a folder with `serbench report`'s baseline first, if all of them can be compared."""
+    from serbench.comparison import check_comparable
+    from serbench.errors import ResultsError
+    from serbench.report.console import error_console, tell
+    from serbench.report.stored_runs import gather_runs
+    from serbench.report.survey import rank
+    from serbench.results import find_run, read_run
+
+    if not Path(name).is_dir():
+        return [read_run(find_run(name, folder))]
+    found = gather_runs([name], folder)
+    for line in found.left_out:
+        tell(error_console(), f"left out: {line}")
+    try:
+        for other in found.runs[1:]:
+            check_comparable(found.runs[0], other)
+    except ResultsError as error:
+        raise ResultsError(f"{error}; `serbench report {name}` compares those that can be") from error
+    return sorted(found.runs, key=lambda run: rank(run.spec.codec))
 
 
 def _show(runs: "Sequence[Run]", choices: Choices) -> None:

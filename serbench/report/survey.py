@@ -100,7 +100,7 @@ class Survey:
         if baseline is not None and all(point.baseline is None for point in self.points):
             self.notes.append(f"no run of {baseline}{self._here}, so nothing is compared with it")
         found = [point.baseline for point in self.points if len(point.runs) > 1 and point.baseline is not None]
-        self.baseline = mode(found) if found else baseline or min(self.series, key=_rank)
+        self.baseline = mode(found) if found else baseline or min(self.series, key=rank)
         quickest = {model: place for place, model in enumerate(self.models)}
         self.points.sort(key=lambda point: (quickest[point.model], point.batch, point.context))
         self.notes += [line for other in self.others for line in (_not_plotted(other), *other.notes)]
@@ -260,8 +260,8 @@ def _place(series: str) -> tuple[int, str]:
     return (CODECS.index(codec) if codec in CODECS else len(CODECS), series)
 
 
-def _rank(series: str) -> int:
-    """How soon the series is what others are compared with."""
+def rank(series: str) -> int:
+    """How soon the series, named by its codec first, is what others are compared with."""
     return BASELINES.index(series.split(" ")[0]) if series.split(" ")[0] in BASELINES else len(BASELINES)
 
 
@@ -270,5 +270,5 @@ def _first(runs: dict[str, Run], asked: str | None, often: Mapping[str, int]) ->
     if asked is not None:
         fit = [name for name in runs if asked in (name, name.split(" ")[0])]
     else:
-        fit = [name for name in runs if _rank(name) == min(map(_rank, runs))]
+        fit = [name for name in runs if rank(name) == min(map(rank, runs))]
     return max(fit, key=lambda name: often[name], default=None)

@@ -11,6 +11,7 @@ import msgspec
 
 from serbench.comparison import Row, compare_runs
 from serbench.errors import OutputsDifferError, ResultsError
+from serbench.report.figures import counted
 from serbench.results import Repeat, Run
 from serbench.sweep.grid import references
 from serbench.sweep.manifest import Manifest
@@ -138,7 +139,8 @@ def _apart(manifest: Manifest, runs: Mapping[str, Run]) -> list[str]:
     apart = sum(any((a in stored) != (b in stored) for stored in already) for a, b in pairs)
     if not apart:
         return []
-    return [f"{apart} of {len(pairs)} pairs were measured apart: the sweep was interrupted between the two passes"]
+    told = f"{apart} of {counted(len(pairs), 'pair')} {'was' if apart == 1 else 'were'} measured apart"
+    return [f"{told}: the sweep was interrupted between the two passes"]
 
 
 def _of_points(runs: Mapping[str, Run]) -> list[str]:

@@ -59,6 +59,17 @@ def test_runs_are_found_by_id(stored: dict[str, Path]) -> None:
     assert "delta" in result.stdout
 
 
+def test_a_folder_is_the_runs_in_it(stored: dict[str, Path], tmp_path: Path) -> None:
+    document = json.loads(call("compare", str(stored["pickle"].parent), "--json").stdout)
+    assert [row["label"] for row in document["rows"]] == ["pickle", "delta", "columnar"]
+    changed(stored["pickle"], tmp_path / "a.json")
+    assert "one run" in refused("compare", str(tmp_path))
+    changed(stored["delta"], tmp_path / "b.json", seed=3)
+    line = refused("compare", str(tmp_path))
+    assert "seeds, and so prompts, differ" in line
+    assert line.endswith(f"`serbench report {tmp_path}` compares those that can be")
+
+
 def test_an_id_that_isn_t_there_is_refused(stored: dict[str, Path]) -> None:
     line = refused("compare", "nothing", str(stored["delta"]), folder=stored["delta"].parent)
     assert "nothing is neither a file nor a run" in line
