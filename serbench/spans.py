@@ -18,8 +18,8 @@ import numpy.typing as npt
 from serbench.documents import decode_json
 from serbench.errors import ResultsError
 from serbench.files import write_atomically
-from serbench_engine.phases import SCHEDULER_FIELDS, WORKER_FIELDS, SessionReport
 from serbench.paths import kind_of
+from serbench_engine.phases import SCHEDULER_FIELDS, WORKER_FIELDS, SessionReport
 
 SCHEMA: Final = "serbench/spans/1"
 SUFFIX: Final = ".spans.npz"

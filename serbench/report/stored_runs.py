@@ -9,9 +9,10 @@ import msgspec
 
 from serbench.documents import decode_json
 from serbench.errors import ResultsError
-from serbench.report.figures import counted
 from serbench.paths import kind_of, names_in, unreadable
+from serbench.report.figures import counted
 from serbench.results import SCHEMA, Run, find_run, read_run
+from serbench.spans import SUFFIX as SPANS_SUFFIX
 from serbench.sweep.manifest import SCHEMA as SWEEP_SCHEMA
 
 _ANY_RUN: Final = SCHEMA.rpartition("/")[0]
@@ -39,7 +40,8 @@ class _Sweep(msgspec.Struct):
 def gather_runs(names: Sequence[str], folder: Path) -> Gathered:
     """Read what is named: a folder's run files, also those further down, or a run by its file or its id in ``folder``.
 
-    What is named itself must be a run; in folders other files are passed over, and those that can't be read are told.
+    What is named itself must be a run, or a run's time stamps, which a wildcard names too; in folders other files are
+    passed over, and those that can't be read are told.
 
     Raises:
         ResultsError: nothing to report on, or a named run that can't be found or read.
@@ -50,6 +52,8 @@ def gather_runs(names: Sequence[str], folder: Path) -> Gathered:
         if kind_of(Path(name)) == "folder":
             found, lines = _read_folder(Path(name))
             left_out += lines
+        elif name.endswith(SPANS_SUFFIX) and kind_of(Path(name)) == "file":
+            continue
         else:
             found = [read_run(find_run(name, folder))]
         runs.update((run.id, run) for run in found)
@@ -66,9 +70,9 @@ def _read_folder(folder: Path) -> tuple[list[Run], list[str]]:
     paths, left_out = _json_files(folder)
     for path in paths:
         try:
-            schema = _schema(path)
             if kind_of(path) != "file":
                 continue
+            schema = _schema(path)
             if schema == SWEEP_SCHEMA:
                 left_out += _failures(path)
             elif schema is None or schema.startswith(_ANY_RUN):

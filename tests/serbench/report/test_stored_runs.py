@@ -9,6 +9,7 @@ import pytest
 from serbench.errors import ResultsError
 from serbench.report.stored_runs import gather_runs
 from serbench.results import Run, store_run
+from serbench.spans import SUFFIX
 from tests.serbench.report.grids import measured
 
 
@@ -32,6 +33,17 @@ def test_by_id_by_file_and_by_folder(runs: list[Run], tmp_path: Path) -> None:
 
 def test_the_same_run_named_twice_is_one(runs: list[Run], tmp_path: Path) -> None:
     assert len(ids([str(tmp_path / "runs"), runs[0].id, runs[0].id], tmp_path / "runs")) == 2
+
+
+def test_time_stamps_that_a_wildcard_names_are_passed_over(runs: list[Run], tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    for run in runs:
+        (folder / f"{run.id}{SUFFIX}").write_bytes(b"")
+    named = sorted(map(str, folder.iterdir()))
+    assert len(named) == 2 * len(runs)
+    assert ids(named, tmp_path) == ids([str(folder)], tmp_path)
+    with pytest.raises(ResultsError, match="neither a file nor a run"):
+        ids([*named, f"nowhere{SUFFIX}"], tmp_path)
 
 
 def test_other_documents_of_a_folder_are_passed_over(runs: list[Run], tmp_path: Path) -> None:
