@@ -3,6 +3,7 @@
 It does not know how weights are read or models built, and imports neither torch nor transformers.
 """
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from serbench_engine.models.local import WeightsChoice, is_model_folder, resolve
 from serbench_engine.models.simulated_spec import is_simulated, parse_simulated
 from serbench_engine.text.tokenizer import check_tokenizer_folder, has_tokenizer
 from serbench_engine.weights.embedded import INSTALL_EMBEDDED, embedded_gguf
+from serbench_engine.weights.files import paths_looked_at
 from serbench_engine.weights.folder import find_weights
 
 __all__ = ["KNOWN_MODELS", "KnownModel", "WeightsChoice", "num_parameters", "resolve_model"]
@@ -44,10 +46,11 @@ def resolve_model(
     Raises:
         ModelError: no such model, no real weights where they are asked for, or files that are none; one line.
     """
-    if tokenizer is not None:
-        check_tokenizer_folder(Path(tokenizer))
-        tokenizer = str(Path(tokenizer).absolute())
-    model = _resolve(name, weights, tell)
+    with paths_looked_at():
+        if tokenizer is not None:
+            check_tokenizer_folder(Path(tokenizer))
+            tokenizer = str(Path(tokenizer).absolute())
+        model = _resolve(name, weights, tell)
     if tokenizer is not None:
         return msgspec.structs.replace(model, tokenizer=tokenizer)
     if model.tokenizer is None and model.weights.kind != "sim":
@@ -62,7 +65,7 @@ def _resolve(name: str, weights: WeightsChoice, tell: Tell) -> ResolvedModel:
         return ResolvedModel(name, config, WeightsSource("sim"), config_fingerprint("sim", config))
     if not name:
         raise ModelError("the model's name is empty; `serbench models` lists those that need no network")
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))  # Path's own raises for users that there aren't
     known, notes = find_known(name)
     if is_model_folder(path) or (path.is_dir() and known is None):
         return resolve_folder(name, path, weights)

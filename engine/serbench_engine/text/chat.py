@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from serbench_engine.errors import ModelError, RequestError
 from serbench_engine.text.settings import read_settings
+from serbench_engine.weights.files import paths_looked_at
 
 
 class ChatTemplate:
@@ -62,7 +63,8 @@ def load_chat_template(folder: str | None) -> ChatTemplate | None:
     """
     if folder is None:
         return None
-    settings = read_settings(Path(folder))
+    with paths_looked_at():
+        settings = read_settings(Path(folder))
     if settings.chat_template is None:
         return None
     return ChatTemplate(settings.chat_template, {role: spec.content for role, spec in settings.special.items()})

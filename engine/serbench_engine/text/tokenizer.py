@@ -9,6 +9,7 @@ from typing import Protocol
 
 from serbench_engine.errors import ModelError
 from serbench_engine.text.bytes_tokenizer import BytesTokenizer
+from serbench_engine.weights.files import paths_looked_at
 
 
 class Tokenizer(Protocol):
@@ -54,11 +55,12 @@ def load_tokenizer(folder: str | None, *, vocab_size: int = 256) -> Tokenizer:
     """
     if folder is None:
         return BytesTokenizer(vocab_size)
-    check_tokenizer_folder(Path(folder))
-    # Imported here: the simulated model needs no tokenizers package.
-    from serbench_engine.text.library_tokenizer import read_folder
+    with paths_looked_at():
+        check_tokenizer_folder(Path(folder))
+        # Imported here: the simulated model needs no tokenizers package.
+        from serbench_engine.text.library_tokenizer import read_folder
 
-    return read_folder(Path(folder))
+        return read_folder(Path(folder))
 
 
 def has_tokenizer(folder: Path) -> bool:

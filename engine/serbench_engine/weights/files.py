@@ -3,8 +3,10 @@
 It does not know formats.
 """
 
+import contextlib
+import errno
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +15,23 @@ from serbench_engine.errors import ModelError
 _LFS_MARK: Final = b"version https://git-lfs"
 _SAMPLE_BYTES: Final = 4096
 _SAMPLES: Final = 64
+_NO_ENTRY: Final = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.EIO, errno.ESTALE)
+"""What the system says where a path can't even be looked at. That nothing is there, Path says by itself."""
+
+
+@contextlib.contextmanager
+def paths_looked_at() -> Iterator[None]:
+    """Around code that asks what a path is.
+
+    Raises:
+        ModelError: the system lets nobody see, or this user not; or the name is longer than any.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_ENTRY:
+            raise
+        raise ModelError(f"{error.filename} can't be read: {error.strerror}") from None
 
 
 def check_file(path: Path) -> None:

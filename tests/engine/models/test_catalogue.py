@@ -1,6 +1,8 @@
 """Names to facts: what each kind of name resolves to, with and without the embedded model, and every refusal."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +16,8 @@ from serbench_engine.errors import ModelError
 from serbench_engine.models import catalogue
 from serbench_engine.models.catalogue import KNOWN_MODELS, resolve_model
 from serbench_engine.models.config import ModelConfig, ResolvedModel, SimConfig
+from serbench_engine.text.chat import load_chat_template
+from serbench_engine.text.tokenizer import load_tokenizer
 from serbench_engine.weights import hub
 from serbench_engine.weights.hub import HubUnreachable
 from tests.engine.weights.folders import LLAMA, OPT, random_tensors, write_bin, write_config, write_safetensors
@@ -240,6 +244,35 @@ def test_generation_settings_with_ids_of_no_vocabulary_are_refused(tmp_path: Pat
 def test_numbers_of_more_digits_than_python_reads_are_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(f'{{"vocab_size": {"1" * 5000}}}')
     assert "config.json can't be read: Exceeds the limit" in refusal(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "x" * 300 + ".gguf", "/tmp/" + "x" * 300, "x" * 300 + "/y"])
+def test_names_that_are_longer_than_any_are_refused(name: str) -> None:
+    assert refusal(name).endswith("can't be read: File name too long")
+    assert refusal("sim", tokenizer=name).endswith("can't be read: File name too long")
+
+
+def test_a_folder_of_a_user_that_there_is_not_is_refused() -> None:
+    assert "there is no folder '~no-such-user/model'" in refusal("~no-such-user/model")
+
+
+def test_folders_that_may_not_be_entered_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = tmp_path / "closed"  # not really: tests may run as root, who enters every folder
+    stat = Path.stat
+
+    def refused(path: Path, **options: Any) -> Any:
+        if closed in path.parents:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", refused)
+    closed.mkdir()
+    assert refusal(str(closed)) == f"{closed}/config.json can't be read: Permission denied"
+    assert refusal(str(closed / "model")) == f"{closed}/model can't be read: Permission denied"
+    assert refusal("sim", tokenizer=str(closed)) == f"{closed}/tokenizer.json can't be read: Permission denied"
+    for load in (load_tokenizer, load_chat_template):
+        with pytest.raises(ModelError, match="can't be read: Permission denied"):
+            load(str(closed))
 
 
 def test_fingerprints_follow_the_content(tmp_path: Path) -> None:
