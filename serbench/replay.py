@@ -204,4 +204,4 @@ def _finding(first: Sequence[ReplayPass] | None, own: Sequence[ReplayPass], with
     def us(passes: Sequence[ReplayPass]) -> list[float]:
         return [one.path_us - sum(one.phases_us[name] for name in without) for one in passes]
 
-    return judge(us(first), us(own), higher_is_better=False)
+    return judge(us(first), us(own), higher_is_better=False, longer_with="a longer recording")

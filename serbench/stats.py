@@ -82,8 +82,9 @@ def judge(
     *,
     higher_is_better: bool,
     interval_of: IntervalOf = paired_t,
+    longer_with: str = "more --num-prompts",
 ) -> Finding:
-    """Compare two series of positive figures that were taken in pairs.
+    """Compare two series of positive figures that were taken in pairs; ``longer_with`` would make each repeat longer.
 
     Raises:
         ValueError: the series differ in length, are empty, or hold a figure that isn't positive.
@@ -101,7 +102,7 @@ def judge(
     interval = interval_of(log_ratios)
     center, half = float(interval.center), float(interval.half)
     verdict = _verdict(center, half, higher_is_better)
-    advice = _advice(log_ratios) if verdict == "too noisy to tell" else ""
+    advice = _advice(log_ratios, longer_with) if verdict == "too noisy to tell" else ""
     return Finding(math.exp(center), math.exp(center - half), math.exp(center + half), pairs, verdict, advice)
 
 
@@ -127,12 +128,12 @@ def deviation_of(finding: Finding) -> float:
     return half * math.sqrt(finding.pairs) / float(_quantile(finding.pairs, CONFIDENCE))
 
 
-def _advice(log_ratios: FloatArray) -> str:
+def _advice(log_ratios: FloatArray, longer_with: str) -> str:
     needed = repeats_needed(float(log_ratios.std(ddof=1)), SETTLED)
     if needed is None:
         return (
             f"even {_MAX_ADVISED_REPEATS} repeats won't settle it: end other programs, or make each repeat longer "
-            "with more --num-prompts"
+            f"with {longer_with}"
         )
     return f"--repeats {needed} would narrow the interval to about ±5 %, if the machine stays as it is"
 

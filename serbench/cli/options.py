@@ -176,25 +176,25 @@ engine_options: Final = section(
     ("--enable-prefix-caching", {"is_flag": True, "help": "Share the KV of equal beginnings."}),
 )
 
-measuring_options: Final = section(
-    "Measuring",
-    (
-        "--repeats",
-        {"type": ranges.PASSES, "metavar": "N", "default": 5, "help": "Timed passes, each with other prompts."},
-    ),
-    (
-        "--warmup",
-        {"type": ranges.WARM_UPS, "metavar": "N", "default": 1, "help": "Passes before that, not timed."},
-    ),
-    (
-        "--seed",
-        {
-            "type": ranges.SEEDS,
-            "metavar": "N",
-            "default": 0,
-            "help": "Of prompts, order, sampling and dummy weights.",
-        },
-    ),
+
+def _measuring(repeats: str, seed: str) -> Callable[[Command], Command]:
+    """The options of how often is measured; what two of them say depends on what a pass is."""
+    return section(
+        "Measuring",
+        ("--repeats", {"type": ranges.PASSES, "metavar": "N", "default": 5, "help": repeats}),
+        (
+            "--warmup",
+            {"type": ranges.WARM_UPS, "metavar": "N", "default": 1, "help": "Passes before that, not timed."},
+        ),
+        ("--seed", {"type": ranges.SEEDS, "metavar": "N", "default": 0, "help": seed}),
+    )
+
+
+measuring_options: Final = _measuring(
+    "Timed passes, each with other prompts.", "Of prompts, order, sampling and dummy weights."
+)
+replaying_options: Final = _measuring(
+    "Timed passes through each codec, all of the same steps.", "Of the order in which codecs and transports take turns."
 )
 
 output_options: Final = section(

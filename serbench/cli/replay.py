@@ -6,7 +6,7 @@ import click
 
 from serbench.cli import ranges
 from serbench.cli.comma_separated import Names
-from serbench.cli.options import SectionCommand, SectionOption, measuring_options
+from serbench.cli.options import SectionCommand, SectionOption, replaying_options
 from serbench.cli.simulated import progress_shown
 
 EXAMPLES = """
@@ -70,7 +70,7 @@ PATH: Final = "Between scheduler and worker"
     metavar="N",
     help="Steps between two digests of the worker's table; counts and newest ids are compared in each.",
 )
-@measuring_options
+@replaying_options
 @click.option("--json", cls=SectionOption, section="Output", is_flag=True, help="Print the document on stdout.")
 @click.option("--quiet", "-q", cls=SectionOption, section="Output", is_flag=True, help="No progress.")
 def command(

@@ -1,6 +1,7 @@
 """The table of a replay, one block a codec and transport, for a terminal of 80 columns. It judges nothing itself."""
 
 from statistics import median
+from typing import Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
@@ -15,6 +16,9 @@ from serbench.report.figures import counted, figure, times
 from serbench.report.folding_table import FoldingTable
 from serbench.stats import Finding
 
+STEPS_NOTE: Final = """steps/s: of the replay as a whole, with the checks of every step and of whole rows,
+which take no part in the path's µs"""
+
 
 def replay_report(replay: Replay) -> RenderableType:
     """What was replayed, the table, and what would settle verdicts that are none."""
@@ -25,7 +29,7 @@ def replay_report(replay: Replay) -> RenderableType:
     return Group(
         Padding(_heading(replay), (1, 0, 1, 1)),
         replay_table(replay),
-        Padding(Text(RATIO_NOTE, style="dim"), (1, 0, 0, 1)),
+        Padding(Text(f"{RATIO_NOTE}\n{STEPS_NOTE}", style="dim"), (1, 0, 0, 1)),
         *(Padding(Text(f"{', '.join(labels)}: {line}"), (1, 0, 0, 1)) for line, labels in advice.items()),
         *(Padding(Text(f"warning: {line}", "yellow"), (1, 0, 0, 1)) for line in _warnings(replay)),
         "",

@@ -3,8 +3,10 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from serbench import replay
 from tests.serbench.cli.calling import call, refused
 
 RUN = ("--model", "sim", "--num-prompts", "4", "--input-len", "8", "--output-len", "4")
@@ -34,7 +36,26 @@ def test_the_table_says_what_was_replayed(file: Path) -> None:
     page = result.stdout
     for words in ("4 steps of", "tables equal in every step", "columnar", "path µs", "encode", "steps/s", "plan"):
         assert words in page
+    assert "steps/s: of the replay as a whole, with the checks" in page
     assert max(map(len, page.splitlines())) <= 80
+
+
+def test_the_help_says_nothing_of_prompts() -> None:
+    page = " ".join(call("replay", "--help").stdout.split())
+    assert "all of the same steps" in page
+    assert "order in which codecs and transports take turns" in page
+    assert "prompts" not in page
+
+
+def test_what_is_advised_is_possible(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scatter = iter([1.0, 9.0, 1.0, 900.0] * 10)
+    made = replay._pass
+    monkeypatch.setattr(
+        replay, "_pass", lambda *args: msgspec.structs.replace(made(*args), path_us=1e4 * next(scatter))
+    )
+    quick = ("--transport", "inproc", "--repeats", "4", "--warmup", "0")
+    page = call("replay", str(file), "--codec", "delta,columnar", *quick).stdout
+    assert "make each repeat longer with a longer recording" in " ".join(page.split())
 
 
 def test_the_document_has_every_pass(file: Path) -> None:
