@@ -28,6 +28,8 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Phases by column: all but the model's own, forward and sample."""
 
+INTERVAL: Final = "with the 95 % interval of the ratio"
+
 
 def hostpath_report(hostpath: Hostpath) -> RenderableType:
     """All that a person wants to see of a host path."""
@@ -35,9 +37,9 @@ def hostpath_report(hostpath: Hostpath) -> RenderableType:
     blocks: list[tuple[str, Table | None]] = [
         ("host µs a step, median", _grid(cells, lambda cell: figure(cell.host_us.p50))),
         ("plan bytes a step", _grid(cells, lambda cell: figure(cell.plan_bytes))),
-        ("result bytes a step", _grid(_one_context(cells), lambda cell: figure(cell.result_bytes))),
-        ("growth of the host time, with the 95 % interval of the ratio", _growth_table(hostpath.growth_per_request)),
-        ("", _growth_table(hostpath.growth_with_context)),
+        (f"result bytes a step{_at_which(cells)}", _grid(_one_context(cells), lambda cell: figure(cell.result_bytes))),
+        (f"growth of the host time with the batch, {INTERVAL}", _growth_table(hostpath.growth_per_request)),
+        (f"growth of the host time with the context, {INTERVAL}", _growth_table(hostpath.growth_with_context)),
         ("µs by phase, medians; trans: both ways, send and reply; dec: plan and result", _phases_table(cells)),
     ]
     return Group(
@@ -85,6 +87,11 @@ def _one_context(cells: Sequence[HostCell]) -> list[HostCell]:
     return [cell for cell in cells if cell.context == first[cell.batch]]
 
 
+def _at_which(cells: Sequence[HostCell]) -> str:
+    """What the heading of a table of such cells adds where there are others."""
+    return "" if len(_one_context(cells)) == len(cells) else "; the context has no part in them, so one of each batch"
+
+
 def _growth_table(growth: Sequence[Growth]) -> Table | None:
     """Growth of one kind: with the batch, or with the context."""
     if not growth:
@@ -98,7 +105,7 @@ def _growth_table(growth: Sequence[Growth]) -> Table | None:
     if by_batch:
         table.add_column("µs for each request added", justify="right")
     for one in growth:
-        added = [] if one.us_per_request is None else [f"{one.us_per_request:.3f}"]
+        added = [] if one.us_per_request is None else [figure(one.us_per_request)]
         ratio = f"×{times(one.ratio.ratio)} {interval(one.ratio)}"
         table.add_row(one.codec, f"{one.at:,}", f"{one.first:,} … {one.last:,}", ratio, *added)
     return table

@@ -5,7 +5,9 @@ import json
 import pytest
 
 from serbench.cli.hostpath import shapes_of
-from serbench.hostpath import Shape
+from serbench.hostpath import Growth, Shape
+from serbench.report.hostpath_tables import _growth_table
+from serbench.stats import judge
 from tests.serbench.cli.calling import call, refused
 
 QUICK = ("--executor", "inproc", "--repeats", "1", "--warmup", "0", "--steps", "8")
@@ -46,6 +48,26 @@ def test_the_tables_fit_80_columns() -> None:
         "forward and sample excluded",
     ):
         assert words in result.stdout
+
+
+def test_each_table_says_what_it_is() -> None:
+    page = call("hostpath", *QUICK, "--codec", "delta", "--context", "20,40", "--batch", "2").stdout
+    assert "growth of the host time with the context, with the 95 % interval" in page
+    assert "with the batch" not in page
+    assert "result bytes a step; the context has no part in them, so one of each batch" in page
+    page = call("hostpath", *QUICK, "--codec", "delta", "--context", "20", "--batch", "2,4").stdout
+    assert "growth of the host time with the batch, with the 95 % interval" in page
+    assert "with the context" not in page
+    assert "has no part in them" not in page
+
+
+def test_growth_has_as_many_digits_as_other_figures() -> None:
+    growth = Growth(
+        codec="delta", at=20, first=1, last=2, us_per_request=29.163, ratio=judge([1.0], [2.0], higher_is_better=False)
+    )
+    table = _growth_table([growth])
+    assert table is not None
+    assert list(table.columns[-1].cells) == ["29.2"]
 
 
 def test_by_default_one_of_batch_and_context_varies() -> None:
