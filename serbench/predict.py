@@ -112,10 +112,13 @@ def predict_runs(runs: Sequence[Run], models: Sequence[ModelTime], step_time: St
     """What stored runs would have made had their model taken another time: the same steps, the same host.
 
     Raises:
-        ResultsError: runs that can't be compared with the first, or whose requests came at a rate of their own.
+        ResultsError: runs that can't be compared with the first, produced nothing, or had requests that came at a rate of
+        their own.
     """
     for run in runs:
         check_comparable(runs[0], run)
+        if not all(repeat.output_tokens for repeat in run.repeats):
+            raise ResultsError(f"{run.id}: a repeat produced no tokens, so there is no throughput to predict")
         if run.spec.arrivals.kind != "together":
             raise ResultsError(f"{run.id}: its requests came in their own time, which no faster engine can change")
     groups = sorted(set.intersection(*({repeat.group for repeat in run.repeats} for run in runs)))

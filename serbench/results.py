@@ -4,7 +4,7 @@ results/README.md documents the format and its history; fields are only ever add
 """
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -16,6 +16,7 @@ from serbench.errors import ExperimentError, ResultsError
 from serbench.experiment import Experiment
 from serbench.files import write_atomically
 from serbench.paths import kind_of, names_in, unreadable
+from serbench.plausible import implausible
 
 SCHEMA: Final = "serbench/run/1"
 
@@ -240,7 +241,7 @@ def read_run(path: Path) -> Run:
     """Read a stored run.
 
     Raises:
-        ResultsError: it isn't there, is no JSON, or of another schema; says which.
+        ResultsError: it isn't there, is no JSON, of another schema, or has impossible figures; says which.
     """
     try:
         data = path.read_bytes()
@@ -253,9 +254,24 @@ def read_run(path: Path) -> Run:
     if schema != SCHEMA:
         raise ResultsError(f"{path}: its schema is {schema!r}, this serbench reads {SCHEMA!r}")
     try:
-        return decode_json(data, Run)
+        run = decode_json(data, Run)
     except (msgspec.ValidationError, UnicodeDecodeError, ExperimentError) as error:
         raise ResultsError(f"{path} does not hold what {SCHEMA} says: {error}") from error
+    for name, value in _impossible(run):
+        raise ResultsError(f"{path} has figures that can't have been measured: {name} is {value}")
+    return run
+
+
+def _impossible(run: Run) -> Iterator[tuple[str, object]]:
+    """Figures that can't be, each with where it is."""
+    groups = [repeat.group for repeat in run.repeats]
+    for i, repeat in enumerate(run.repeats):
+        if repeat.steps == 0:
+            yield f"repeats[{i}].steps", 0
+        if repeat.group in groups[:i]:
+            yield f"repeats[{i}].group", f"{repeat.group}, as that of another"
+    for name in ("repeats", "summary"):
+        yield from implausible(msgspec.to_builtins(getattr(run, name)), name)
 
 
 def find_run(name: str, folder: Path) -> Path:

@@ -132,6 +132,12 @@ def test_runs_that_came_in_their_own_time_are_refused(runs: list[Run]) -> None:
         predict_runs([msgspec.structs.replace(runs[0], spec=paced)], [ModelTime(500.0)])
 
 
+def test_runs_that_produced_nothing_are_refused(runs: list[Run]) -> None:
+    repeats = [msgspec.structs.replace(one, output_tokens=0) for one in runs[0].repeats]
+    with pytest.raises(ResultsError, match="produced no tokens"):
+        predict_runs([msgspec.structs.replace(runs[0], repeats=repeats)], [ModelTime(500.0)])
+
+
 def test_runs_that_can_t_be_compared_are_refused(runs: list[Run]) -> None:
     other = msgspec.structs.replace(runs[1], spec=msgspec.structs.replace(runs[1].spec, seed=7))
     with pytest.raises(ResultsError, match="seeds"):

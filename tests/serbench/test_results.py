@@ -1,6 +1,7 @@
 """Tests the stored format: what is in it, that it reads back, and what is refused. They do not know the harness."""
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -132,6 +133,38 @@ def test_values_that_can_t_be_are_refused(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text(json.dumps(document))
     with pytest.raises(ResultsError, match="repeats is 0; it must be at least 1"):
+        read_run(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("host_us_per_step", 1e308),
+        ("output_tokens_per_s", 1e308),
+        ("output_tokens_per_s", -3.0),
+        ("output_tokens_per_s", 1e-300),
+        ("wall_s", -5.0),
+        ("steps", 0),
+        ("input_tokens", -1),
+        ("group", 0),
+    ],
+)
+def test_figures_that_nothing_can_have_measured_are_refused(name: str, value: float, run: Run, tmp_path: Path) -> None:
+    document = json.loads(encode_run(run))
+    document["repeats"][1][name] = value
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(document))
+    told = f"{path} has figures that can't have been measured: repeats[1].{name} is {value}"
+    with pytest.raises(ResultsError, match=re.escape(told)):
+        read_run(path)
+
+
+def test_figures_within_others_are_looked_at(run: Run, tmp_path: Path) -> None:
+    document = json.loads(encode_run(run))
+    document["repeats"][0]["latency_quantiles_s"]["ttft"][2] = 1e308
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(ResultsError, match=re.escape("repeats[0].latency_quantiles_s.ttft[2] is 1e+308")):
         read_run(path)
 
 
