@@ -30,6 +30,13 @@ def test_the_plugin_is_about_thirty_lines() -> None:
     assert sum(bool(line.strip()) for line in lines) <= 36
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/codecs.md"])
+def test_pages_that_tell_of_the_check_tell_what_it_needs(page: str) -> None:
+    text = (PLUGIN.parents[1] / page).read_text()
+    assert "codecs --check" in text
+    assert "pip install -e '.[conformance]'" in text
+
+
 def test_the_plugin_is_listed(site: Path) -> None:
     listed = serbench("codecs", site=site)
     assert listed.returncode == 0, listed.stderr
