@@ -9,7 +9,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 import msgspec
 import numpy as np
@@ -226,8 +226,13 @@ def _config(options: dict[str, Any]) -> LLMConfig:
     unknown = [name for name in options if name not in LLMConfig.__struct_fields__]
     if unknown:
         raise ConfigError(f"LLM has no option {unknown[0]!r}; there are: {', '.join(LLMConfig.__struct_fields__)}")
+    plain = {name: _plain(value) for name, value in options.items()}
+    for name, hint in get_type_hints(LLMConfig).items():
+        choices = get_args(hint) if get_origin(hint) is Literal else ()
+        if choices and isinstance(plain.get(name), str) and plain[name] not in choices:
+            raise ConfigError(f"LLM: {name} is {plain[name]!r}; it must be one of {', '.join(choices)}")
     try:
-        return msgspec.convert({name: _plain(value) for name, value in options.items()}, LLMConfig)
+        return msgspec.convert(plain, LLMConfig)
     except msgspec.ValidationError as error:
         raise ConfigError(f"LLM: {error}") from None
 

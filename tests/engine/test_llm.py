@@ -114,6 +114,11 @@ def test_bad_parameters_of_one_leave_no_other_request_behind(llm: LLM, params: A
         ({"result_format": "none"}, "result format none hands things over by reference"),
         ({"transport": "inproc"}, "executor mp does not work with transport inproc; it works with pipe, shm, zmq"),
         ({"executor": "inproc", "transport": "shm"}, "executor inproc does not work with transport shm"),
+        ({"dtype": "int4"}, "dtype is 'int4'; it must be one of auto, float32, bfloat16, float16"),
+        ({"device": "cuda"}, "device is 'cuda'; it must be one of auto, cpu"),
+        ({"executor": "ray"}, "executor is 'ray'; it must be one of mp, inproc"),
+        ({"wait": "sleep"}, "wait is 'sleep'; it must be one of auto, "),
+        ({"weights": "fake"}, "weights is 'fake'; it must be one of auto, "),
         ({"tensor_parallel_size": 2}, "no option 'tensor_parallel_size'; there are: weights"),
     ],
 )
