@@ -234,7 +234,7 @@ def _set_apart(runs: Sequence[Run], others: Sequence[Sequence[Run]]) -> str:
 
 
 def _not_plotted(other: Survey) -> str:
-    return f"{counted(len(other.runs), 'run')} with {other.setting}: tables only, the plots are of one setting"
+    return f"{counted(len(other.runs), 'run')} with {other.setting}: in tables only, plots are of one setting"
 
 
 # --- series ---------------------------------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ def test_every_setting_has_ratios_of_its_own(runs: list[Run]) -> None:
     assert all(point.compared[0] is not None for point in survey.all_points)
     assert "block_size 32" in str(survey.all_points[-1])
     assert "block_size 16" in str(survey.all_points[0])
-    assert survey.notes == ["3 runs with block_size 32: tables only, the plots are of one setting"]
+    assert survey.notes == ["3 runs with block_size 32: in tables only, plots are of one setting"]
 
 
 def test_others_are_compared_with_the_series_that_is_there(runs: list[Run]) -> None:
