@@ -253,7 +253,11 @@ class ReaderOptions(msgspec.Struct, frozen=True):
 def make_channel(
     num_receivers: int, waiting: Waiting = WAIT_AUTO, ring_bytes: int = RING_BYTES, words: bool = WORDS_ARE_SOUND
 ) -> Channel:
-    """A ring of ``ring_bytes`` for all receivers; ``words`` as in ReaderOptions. ValueError for what can't be."""
+    """A ring of ``ring_bytes`` for all receivers; ``words`` as in ReaderOptions.
+
+    Raises:
+        ValueError: sizes that can't be. TransportError: the system gives no such memory.
+    """
     Layout(ring_bytes)
     if num_receivers > MOST_READERS:
         raise ValueError(f"{num_receivers} receivers; a ring has at most {MOST_READERS}")
@@ -273,7 +277,14 @@ def make_channel(
 def _make_memory(size: int) -> int:
     """A memfd that nobody can resize: reading or writing beyond the end of a smaller one would end the process."""
     memory = os.memfd_create("serbench", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(memory, size)
+    try:
+        os.ftruncate(memory, size)
+    except OSError as error:  # the limit of files' sizes holds for memory too
+        os.close(memory)
+        raise TransportError(
+            f"the system gives no {size} bytes of shared memory: {error.strerror} (see `ulimit -f`); transport pipe "
+            "needs none"
+        ) from None
     fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     return memory
 

@@ -1,12 +1,14 @@
 """What only the ring has: sizes around its own, pieces, space that is given back late, memory that can't be resized."""
 
 import os
+import resource
 from concurrent.futures import ThreadPoolExecutor
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
+from serbench_engine.errors import TransportError
 from serbench_engine.transport.base import Receiver, Sender
 from serbench_engine.transport.shm import make_channel
 from serbench_engine.transport.shm_ring import ALIGNMENT, PREFIX, Layout, padded, place
@@ -30,6 +32,18 @@ def collect(receiver: Receiver, count: int) -> list[tuple[bytes, bytes]]:
             got.append((bytes(payload.header), bytes(payload.body)))
     receiver.close()
     return got
+
+
+def test_memory_beyond_the_limit_of_files_is_refused_in_one_line() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    open_files = os.listdir("/proc/self/fd")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, hard))
+    try:
+        with pytest.raises(TransportError, match=r"no \d+ bytes of shared memory: File too large \(see `ulimit -f`\)"):
+            make_channel(1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert os.listdir("/proc/self/fd") == open_files
 
 
 def carry(num_receivers: int, ring_bytes: int, sizes: list[int]) -> None:
