@@ -4,15 +4,12 @@ It does not know what a codec does, nor when it is called.
 """
 
 import traceback
-from typing import Any, Final
+from typing import Any, NoReturn
 
 from serbench_codecs.codec import Codec, Decoder, Encoder
 from serbench_codecs.errors import CodecError
 from serbench_codecs.table import TableLimits
 from serbench_engine.errors import BrokenCodecError
-
-PLUGIN_RAISES: Final = (Exception, SystemExit)
-"""What may come out of a plug-in; an interrupt is the user's."""
 
 
 def new_ends(codec: Codec, limits: TableLimits) -> tuple[Encoder, Decoder]:
@@ -23,8 +20,8 @@ def new_ends(codec: Codec, limits: TableLimits) -> tuple[Encoder, Decoder]:
     """
     try:
         made: Any = codec.ends(limits)
-    except PLUGIN_RAISES as error:
-        raise broken(codec, "ends(limits) failed", error) from error
+    except BaseException as error:
+        raise_broken(codec, "ends(limits) failed", error)
     if not isinstance(made, tuple) or len(made) != 2 or not _has(made[0], "encode") or not _has(made[1], "decode"):
         raise BrokenCodecError(
             f"codec {codec.name}: ends(limits) returned {_shown(made)}; it must return an encoder (adapt, encode) and "
@@ -34,13 +31,19 @@ def new_ends(codec: Codec, limits: TableLimits) -> tuple[Encoder, Decoder]:
     return encoder, decoder
 
 
-def broken(codec: Codec, what: str, error: BaseException) -> BrokenCodecError:
-    """``error`` as the codec's fault, with the traceback from its own frames on."""
+def raise_broken(codec: Codec, what: str, error: BaseException) -> NoReturn:
+    """Raise ``error``, whatever a plug-in may raise, as the codec's fault, with the traceback from its own frames on.
+
+    An interrupt is the user's and stays what it is.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        raise error
     if isinstance(error, CodecError):  # says itself what is wrong
-        return BrokenCodecError(f"codec {codec.name}: {what}: {error}")
+        raise BrokenCodecError(f"codec {codec.name}: {what}: {error}") from error
     where = error.__traceback__.tb_next if error.__traceback__ else None
     lines = traceback.format_exception(type(error), error, where)
-    return BrokenCodecError(f"codec {codec.name}: {what}: {type(error).__name__}: {error}", "".join(lines))
+    message = f"codec {codec.name}: {what}: {type(error).__name__}: {error}"
+    raise BrokenCodecError(message, "".join(lines)) from error
 
 
 def _has(end: object, call: str) -> bool:

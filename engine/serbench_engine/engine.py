@@ -15,7 +15,7 @@ from serbench_codecs.errors import CodecError
 from serbench_codecs.plan import Int32Array, StepPlan, StepResult
 from serbench_codecs.registry import get_codec, get_result_format
 from serbench_codecs.table import TableLimits
-from serbench_engine.codec_ends import PLUGIN_RAISES, broken, new_ends
+from serbench_engine.codec_ends import new_ends, raise_broken
 from serbench_engine.config import EngineOptions
 from serbench_engine.errors import EngineError, PayloadRefused, RequestError, WorkerError
 from serbench_engine.executor.base import Executor, Link, SessionSpec
@@ -207,8 +207,8 @@ class Engine:
             body = self._encoder.encode(objects)
             encoded = now(CLOCK_MONOTONIC)
             header = pack_header(PLAN, self._codec_id, plan.epoch, plan.step, body)
-        except PLUGIN_RAISES as error:
-            raise broken(self._codec, f"no payload of step {plan.step}", error) from error
+        except BaseException as error:
+            raise_broken(self._codec, f"no payload of step {plan.step}", error)
         self._link.send(header, body)
         sent = now(CLOCK_MONOTONIC)
         self._scheduler.advance(plan)

@@ -15,7 +15,7 @@ from serbench_codecs.errors import CodecError, PlanError
 from serbench_codecs.plan import Int32Array, StepPlan
 from serbench_codecs.registry import get_codec, get_result_format
 from serbench_codecs.table import RequestTable
-from serbench_engine.codec_ends import PLUGIN_RAISES, broken, new_ends
+from serbench_engine.codec_ends import new_ends, raise_broken
 from serbench_engine.errors import PayloadRefused
 from serbench_engine.executor.base import SessionSpec, WorkerReport
 from serbench_engine.phases import WORKER_FIELDS, SpanLog
@@ -107,8 +107,8 @@ class Worker:
             adapted = clock_gettime_ns(CLOCK_MONOTONIC)
         except CodecError:
             raise
-        except PLUGIN_RAISES as error:
-            raise broken(self._codec, f"the payload of step {header.step} can't be decoded", error) from error
+        except BaseException as error:
+            raise_broken(self._codec, f"the payload of step {header.step} can't be decoded", error)
         if not isinstance(plan, StepPlan):
             raise PlanError(f"codec {self._codec.name} decoded a {type(plan).__name__}; a StepPlan was due")
         if plan.step != header.step or plan.epoch != header.epoch:

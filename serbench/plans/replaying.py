@@ -21,7 +21,7 @@ from serbench_codecs.codec import PLAN, RESULT, Body, check_header, codec_id, pa
 from serbench_codecs.plan import StepResult
 from serbench_codecs.registry import get_codec, get_result_format
 from serbench_codecs.table import RequestTable, TableLimits
-from serbench_engine.codec_ends import PLUGIN_RAISES, broken, new_ends
+from serbench_engine.codec_ends import new_ends, raise_broken
 from serbench_engine.executor.base import Link, SessionSpec, WorkerSpec
 from serbench_engine.executor.inproc import InprocLink
 from serbench_engine.executor.mp import MpExecutor
@@ -146,8 +146,8 @@ class ReplaySession:
             body = self._encoder.encode(objects)
             encoded = now(CLOCK_MONOTONIC)
             header = pack_header(PLAN, self._codec_id, plan.epoch, plan.step, body)
-        except PLUGIN_RAISES as error:
-            raise broken(self._codec, f"no payload of step {plan.step}", error) from error
+        except BaseException as error:
+            raise_broken(self._codec, f"no payload of step {plan.step}", error)
         self._link.send(header, body)
         sent = now(CLOCK_MONOTONIC)
         with self._link.receive() as payload:

@@ -47,6 +47,14 @@ def _fail(*_: object) -> None:
     raise ZeroDivisionError("in the plug-in")
 
 
+class _Own(BaseException):
+    """A plug-in's own, which is no Exception."""
+
+
+def _own(*_: object) -> None:
+    raise _Own("in the plug-in")
+
+
 def _leave(*_: object) -> None:
     raise SystemExit(0)
 
@@ -57,11 +65,14 @@ ENDS_ONE = Faulty("ends", lambda limits: (DeltaCodec().ends(limits)[0],))
 ENDS_OTHERS = Faulty("ends", lambda limits: (1, 2))
 ENCODE_RAISES = Faulty("encoder.encode", _fail)
 ENCODE_LEAVES = Faulty("encoder.encode", _leave)
+ENCODE_OWN = Faulty("encoder.encode", _own)
+ENDS_OWN = Faulty("ends", _own)
 ENCODE_NONE = Faulty("encoder.encode", lambda objects: None)
 ENCODE_INT = Faulty("encoder.encode", lambda objects: 5)
 ENCODE_HUGE = Faulty("encoder.encode", lambda objects: Huge())
 ADAPT_RAISES = Faulty("encoder.adapt", _fail)
 DECODE_RAISES = Faulty("decoder.decode", _fail)
+DECODE_OWN = Faulty("decoder.decode", _own)
 DECODED_NONE = Faulty("decoder.adapt", lambda objects: None)
 UNKNOWN_RESULTS = Faulty(
     "encoder.encode", _fail, traits=msgspec.structs.replace(DeltaCodec().traits, result_format="nope")
@@ -84,6 +95,8 @@ def _serve_one(name: str, steps: int = 1) -> None:
         ("ENDS_OTHERS", r"ends\(limits\) returned \(int, int\); it must return an encoder"),
         ("ENCODE_RAISES", "codec faulty: no payload of step 0: ZeroDivisionError: in the plug-in"),
         ("ENCODE_LEAVES", "codec faulty: no payload of step 0: SystemExit: 0"),
+        ("ENCODE_OWN", "codec faulty: no payload of step 0: _Own: in the plug-in"),
+        ("ENDS_OWN", r"codec faulty: ends\(limits\) failed: _Own: in the plug-in"),
         ("ENCODE_NONE", "codec faulty: no payload of step 0: encode returned None; it must return bytes"),
         ("ENCODE_INT", "no payload of step 0: encode returned a int; it must return bytes"),
         ("ENCODE_HUGE", f"no payload of step 0: body of {MAX_BODY_BYTES + 1} bytes, more than {MAX_BODY_BYTES}"),
@@ -94,8 +107,8 @@ def test_what_a_codec_does_wrong_is_one_line_that_names_it(name: str, message: s
     with pytest.raises(BrokenCodecError, match=message) as caught:
         _serve_one(name)
     assert "\n" not in str(caught.value)
-    raised = "ZeroDivisionError" in message or "SystemExit" in message
-    assert ("in _fail" in caught.value.traceback_text or "in _leave" in caught.value.traceback_text) == raised
+    raised = any(name in message for name in ("ZeroDivisionError", "SystemExit", "_Own"))
+    assert any(f"in {call}" in caught.value.traceback_text for call in ("_fail", "_leave", "_own")) == raised
     assert "serbench_engine" not in caught.value.traceback_text  # its own frames only
 
 
@@ -109,6 +122,7 @@ def test_a_decoder_that_makes_no_plan_is_named() -> None:
         _serve_one("DECODED_NONE", steps=9)
 
 
-def test_a_decoder_that_raises_is_named_by_the_worker() -> None:
-    with pytest.raises(WorkerError, match="codec faulty: the payload of step 0 can't be decoded: ZeroDivisionError"):
-        _serve_one("DECODE_RAISES")
+@pytest.mark.parametrize(("name", "raised"), [("DECODE_RAISES", "ZeroDivisionError"), ("DECODE_OWN", "_Own")])
+def test_a_decoder_that_raises_is_named_by_the_worker(name: str, raised: str) -> None:
+    with pytest.raises(WorkerError, match=f"codec faulty: the payload of step 0 can't be decoded: {raised}"):
+        _serve_one(name)
