@@ -112,8 +112,8 @@ def predict_runs(runs: Sequence[Run], models: Sequence[ModelTime], step_time: St
     """What stored runs would have made had their model taken another time: the same steps, the same host.
 
     Raises:
-        ResultsError: runs that can't be compared with the first, produced nothing, or had requests that came at a rate of
-        their own.
+        ResultsError: runs that can't be compared with the first, produced nothing, or had requests that came at a rate
+        of their own.
     """
     for run in runs:
         check_comparable(runs[0], run)

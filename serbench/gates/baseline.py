@@ -3,7 +3,6 @@
 A gate that can't fail is none: a baseline that lacks a metric of a codec, or tolerates anything, is refused.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -22,6 +21,13 @@ SCHEMA: Final = "serbench/baseline/1"
 FOLDER: Final = Path("results/baselines")
 MOST_TOLERATED: Final = 2.0
 """A figure may at most triple: whoever tolerates more wants no gate."""
+
+MOST_COUNTED: Final = 1 << 48
+MOST_RATIO: Final = 1e9
+"""What is larger was never measured."""
+
+DONE: Final = ("steps", "input_tokens", "output_tokens")
+"""Counts of what every measurement does."""
 
 
 class CodecBaseline(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,11 +171,7 @@ def _faults(baseline: Baseline) -> list[str]:
     exact = [name for name in NAMES if name not in RATIOS]
     for one in baseline.codecs:
         faults += _missing(f"codec {one.spec.codec}", one.figures, exact)
-        faults += [
-            f"codec {one.spec.codec} did nothing: {name} is {one.figures[name]}"
-            for name in ("steps", "input_tokens", "output_tokens")
-            if name in one.figures and not int(one.figures[name])
-        ]
+        faults += [f"codec {one.spec.codec}: {fault}" for fault in _impossible(one.figures)]
     for machine in baseline.machines:
         for codec in [one.spec.codec for one in baseline.codecs[1:]]:
             ratios = machine.ratios.get(codec, {})
@@ -177,9 +179,22 @@ def _faults(baseline: Baseline) -> list[str]:
             faults += [
                 f"{name} of {codec} is {value}, which is no ratio"
                 for name, value in ratios.items()
-                if not (math.isfinite(value) and value > 0)
+                if not 0 < value <= MOST_RATIO
             ]
     return faults + _missing("tolerances", baseline.tolerances, NAMES) + _tolerating(baseline.tolerances)
+
+
+def _impossible(figures: Mapping[str, Value]) -> list[str]:
+    """Figures that no measurement gives; against one that is too large all would pass."""
+    faults = []
+    for metric in METRICS:
+        value = figures.get(metric.name, 1 if metric.unit else "")
+        least = 1 if metric.name in DONE else 0
+        if metric.unit and not (isinstance(value, int) and least <= value <= MOST_COUNTED):
+            faults.append(f"{metric.name} is {value!r}; it must be a whole number from {least} to {MOST_COUNTED}")
+        elif not metric.unit and not isinstance(value, str):
+            faults.append(f"{metric.name} is {value!r}; it must be a digest")
+    return faults
 
 
 def _missing(where: str, there: Mapping[str, object], due: Sequence[str]) -> list[str]:
