@@ -62,6 +62,9 @@ SUMMARIES: Final[dict[str, str]] = {
 _USED_UP: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT)
 """What the system says where files, memory, processes or room on a disk run out: no fault of ours."""
 
+_MOST_OF_A_LINE: Final = 2000
+_MOST_OF_A_TRACEBACK: Final = 8000
+
 FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
 
@@ -162,11 +165,20 @@ def _tell(error: Exception) -> None:
         line, below = error.format_message(), ""
     else:
         line, below = str(error), ""
-    click.echo(f"serbench: {harmless(' '.join(line.split()))}", err=True)
+    click.echo(f"serbench: {harmless(_shortened(' '.join(line.split()), _MOST_OF_A_LINE))}", err=True)
     if isinstance(error, BrokenContractError):
         click.echo(harmless(error.shown_by), err=True)
     if below:
-        click.echo(harmless(textwrap.indent(below.rstrip(), "    ", lambda _: True)), err=True)
+        below = _shortened(below.rstrip(), _MOST_OF_A_TRACEBACK)
+        click.echo(harmless(textwrap.indent(below, "    ", lambda _: True)), err=True)
+
+
+def _shortened(text: str, most: int) -> str:
+    """``text`` without its middle where it is long: what a plug-in raises says as much as it likes."""
+    left_out = len(text) - most
+    if left_out <= 0:
+        return text
+    return f"{text[: most // 2]} … ({left_out} characters left out) … {text[-(most // 2) :]}"
 
 
 def _forget_stdout() -> None:

@@ -154,6 +154,43 @@ def test_a_worker_that_raises_is_told_with_its_own_traceback(
     assert not list((tmp_path / "runs").iterdir())
 
 
+TALKING_CODEC = """
+from types import SimpleNamespace
+from serbench_codecs.delta import DeltaCodec
+
+class Fault(BaseException):
+    pass
+
+class Talking(DeltaCodec):
+    name = "talking"
+    def ends(self, limits):
+        encoder, decoder = super().ends(limits)
+        return SimpleNamespace(adapt=encoder.adapt, encode=self.fail), decoder
+    def fail(self, objects):
+        raise Fault("\\x1b[2J" + "on and on " * 10_000 + "to the end")
+
+CODEC = Talking(format="msgspec")
+"""
+
+
+def test_what_a_codec_raises_moves_no_cursor_and_fills_no_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "talking_codec.py").write_text(TALKING_CODEC)
+    monkeypatch.syspath_prepend(tmp_path)
+    result = call("run", *HERE, "--codec", "talking_codec:CODEC", "--quiet", folder=tmp_path / "runs")
+    assert result.exit_code == 1
+    first, *trace = result.stderr.splitlines()
+    assert first.startswith(
+        "serbench: codec talking: no payload of step 0: Fault: \N{REPLACEMENT CHARACTER}[2Jon and on"
+    )
+    assert "characters left out" in first
+    assert first.endswith("to the end")
+    assert any("in fail" in line for line in trace)
+    assert "\x1b" not in result.stderr
+    assert len(result.stderr) < 12_000
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_to_its_group_keeps_what_was_measured_and_says_where(number: int, code: int, tmp_path: Path) -> None:
     # A shell's background jobs ignore SIGINT, and so would their children.
