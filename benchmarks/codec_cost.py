@@ -1,21 +1,21 @@
 """What one steady decode step costs in each codec: microseconds of its four calls, and bytes.
 
 It does not know the engine or a transport: a table, an encoder and a decoder in one process. For a first look at a
-change;
-what counts is `serbench compare`.
+change; what counts is `serbench compare`.
 
-    python benchmarks/codec_cost.py --batch 256 --context 512
+    python -m benchmarks.codec_cost --batch 256 --context 512
 """
 
-import argparse
 import statistics
 import time
 from collections.abc import Iterator
 from itertools import pairwise
 
+import click
 import numpy as np
 
 from serbench_codecs.codec import HEADER_BYTES, Codec
+from serbench_codecs.errors import UnknownCodecError
 from serbench_codecs.plan import (
     NO_ADMISSIONS,
     NO_ROWS,
@@ -129,20 +129,23 @@ def measure(codec: Codec, batch: int, context: int, steps: int) -> list[float]:
     return [*us, body_bytes + HEADER_BYTES]
 
 
-def main() -> None:
-    """Print a line for each codec."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--batch", type=int, default=256, help="requests decoding (default: 256)")
-    parser.add_argument("--context", type=int, default=512, help="tokens of the shortest request (default: 512)")
-    parser.add_argument("--steps", type=int, default=200, help="decode steps measured (default: 200)")
-    parser.add_argument("codecs", nargs="*", default=SPECS, help="default: all, with each option")
-    args = parser.parse_args()
+@click.command()
+@click.option("--batch", type=click.IntRange(1), default=256, show_default=True, help="Requests that decode.")
+@click.option("--context", type=click.IntRange(1), default=512, show_default=True, help="Tokens of the shortest one.")
+@click.option("--steps", type=click.IntRange(1), default=200, show_default=True, help="Decode steps measured.")
+@click.argument("codecs", nargs=-1)
+def main(batch: int, context: int, steps: int, codecs: tuple[str, ...]) -> None:
+    """Measure what a steady decode step costs in each of CODECS (default: all, with each option)."""
+    try:
+        chosen = {spec: get_codec(spec) for spec in codecs or SPECS}
+    except UnknownCodecError as error:
+        raise click.UsageError(str(error)) from None
     columns = ("adapt µs", "encode µs", "decode µs", "adapt µs", "bytes")
     print(f"{'codec':24}" + "".join(f"{column:>11}" for column in columns))
-    for spec in args.codecs:
-        figures = measure(get_codec(spec), args.batch, args.context, args.steps)
+    for spec, codec in chosen.items():
+        figures = measure(codec, batch, context, steps)
         print(f"{spec:24}" + "".join(f"{figure:11.1f}" for figure in figures[:-1]) + f"{figures[-1]:11,.0f}")
 
 
 if __name__ == "__main__":
-    main()
+    main(prog_name="python -m benchmarks.codec_cost")

@@ -7,21 +7,25 @@ what a prediction from the realised time says over what was measured, both of a 
 over 10 % anywhere the script fails. ``of means`` is the same of mean steps, in which every interruption by another
 program counts; ``as asked`` is of mean steps too, and from the time asked for, as `serbench predict` says it.
 
-    python benchmarks/predict_check.py --batch 16,256 --step 1ms,10ms --codec pickle,columnar
+    python -m benchmarks.predict_check --batch 16,256 --step 1ms,10ms --codec pickle,columnar
 """
 
-import argparse
 import statistics
-import sys
 from itertools import product
+from typing import Literal
 
+import click
 import msgspec
 import numpy as np
 
+from serbench.cli import ranges
+from serbench.cli.comma_separated import Names, Numbers
 from serbench.experiment import Experiment
 from serbench.live import LiveEngine
 from serbench.predict import HOST_MODEL, synchronous
 from serbench.steady_decode import SteadyBatch, SteadySteps, decode_steadily, prepare_steady, simulated
+from serbench_engine.errors import ConfigError
+from serbench_engine.models.simulated_spec import parse_simulated
 
 MOST_WRONG = 0.10
 GRID = ("codec", "batch", "context", "step")
@@ -89,31 +93,47 @@ def compared(host: SteadySteps, real: SteadySteps, batch: int, asked_us: float) 
     )
 
 
-def main() -> int:
-    """Print a line for each cell; 1 if one is more than 10 % wrong."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--codec", default="pickle,columnar")
-    parser.add_argument("--batch", default="16,256")
-    parser.add_argument("--context", default="128,512")
-    parser.add_argument("--step", default="1ms,2ms,10ms", help="times of the model (default: 1ms,2ms,10ms)")
-    parser.add_argument("--executor", default="mp", choices=("mp", "inproc"))
-    parser.add_argument("--repeats", type=int, default=5)
-    args = parser.parse_args()
+@click.command()
+@click.option("--codec", "codecs", type=Names(), default="pickle,columnar", show_default=True, help="One or more.")
+@click.option("--batch", "batches", type=Numbers(ranges.ROWS), default="16,256", show_default=True, help="Requests.")
+@click.option("--context", "contexts", type=Numbers(ranges.CONTEXTS), default="128,512", show_default=True)
+@click.option("--step", "steps", type=Names(), default="1ms,2ms,10ms", show_default=True, help="Times of the model.")
+@click.option("--executor", type=click.Choice(["mp", "inproc"]), default="mp", show_default=True)
+@click.option("--repeats", type=ranges.PASSES, default=5, show_default=True, help="Pairs of passes in each cell.")
+@click.pass_context
+def main(
+    ctx: click.Context,
+    codecs: tuple[str, ...],
+    batches: tuple[int, ...],
+    contexts: tuple[int, ...],
+    steps: tuple[str, ...],
+    executor: Literal["mp", "inproc"],
+    repeats: int,
+) -> None:
+    """Hold predicted throughput to that of the simulated engine, cell by cell; fails where one is over 10 % wrong."""
+    steps_ms = [_ms(step) for step in steps]
     columns = (*GRID, "host µs", "device µs", "predicted/s", "measured/s", "ratio", "of means", "as asked")
     print("".join(f"{name:>12}" for name in columns))
     wrong = 0
-    for codec, batch, context, step in product(*(getattr(args, name).split(",") for name in GRID)):
-        base = Experiment(model="sim", codec=codec, executor=args.executor, repeats=args.repeats)
-        cell = check(base, int(batch), int(context), float(step.removesuffix("ms")))
+    for codec, batch, context, step_ms in product(codecs, batches, contexts, steps_ms):
+        base = Experiment(model="sim", codec=codec, executor=executor, repeats=repeats)
+        cell = check(base, batch, context, step_ms)
         wrong += abs(cell.ratio - 1) > MOST_WRONG
         figures = (cell.host_us, cell.device_us, cell.predicted, cell.measured)
-        line = "".join(f"{one:>12}" for one in (codec, batch, context, step))
+        line = "".join(f"{one:>12}" for one in (codec, batch, context, f"{step_ms:g}ms"))
         line += "".join(f"{one:12,.0f}" for one in figures)
         ratios = (cell.ratio, cell.ratio_of_means, cell.ratio_as_asked)
         print(line + "".join(f"{one:12.3f}" for one in ratios), flush=True)
     print(f"{wrong} cells are more than {MOST_WRONG:.0%} wrong" if wrong else f"all within {MOST_WRONG:.0%}")
-    return 1 if wrong else 0
+    ctx.exit(1 if wrong else 0)
+
+
+def _ms(step: str) -> float:
+    try:
+        return parse_simulated(f"sim:step={step}").step_us / 1e3
+    except ConfigError as error:
+        raise click.UsageError(f"--step {step}: {error}") from None
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(prog_name="python -m benchmarks.predict_check")

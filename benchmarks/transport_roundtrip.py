@@ -2,7 +2,8 @@
 
 It knows no codec and no engine. The ways take turns, so that a machine that gets slower does so for all of them. Their
 other processes live only as long as their turn, since one that spins would take a core from the next.
-Usage: ``python benchmarks/transport_roundtrip.py [ROUNDS] [TURNS]``.
+
+    python -m benchmarks.transport_roundtrip --rounds 3000 --turns 3
 """
 
 import os
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+import click
 import msgspec
 import numpy as np
 
@@ -23,6 +25,7 @@ from serbench_engine.transport.wait import Waiting
 HEADER: Final = bytes(24)
 WAIT_S: Final = 30.0
 WARM_UP: Final = 500
+PAUSED: Final = 10
 
 WAYS: Final = {"block": Waiting("block"), "spin": Waiting("spin"), "auto": Waiting("auto", foresees=True)}
 CHANNELS: Final[dict[str, Callable[[Waiting], Channel]]] = {
@@ -36,7 +39,7 @@ CHANNELS: Final[dict[str, Callable[[Waiting], Channel]]] = {
 class Case(NamedTuple):
     """``size`` bytes there and back; the other side takes ``pause_us`` in between, asleep as if a device worked.
 
-    Such a round is done a tenth as often.
+    Such a round is done a PAUSED-th as often.
     """
 
     label: str
@@ -59,8 +62,15 @@ class Times(NamedTuple):
     cpu_us: float
 
 
+@click.command()
+@click.option("--rounds", type=click.IntRange(1), default=3000, show_default=True, help="Of each case, in all turns.")
+@click.option("--turns", type=click.IntRange(1), default=3, show_default=True, help="Of each transport and wait.")
 def main(rounds: int, turns: int) -> None:
-    """One line a transport, way and case."""
+    """Time a payload to another process and back, for every transport and way to wait: a line for each."""
+    if rounds // turns < PAUSED:
+        raise click.UsageError(
+            f"--rounds {rounds} in --turns {turns} leaves no round with a pause; it takes {PAUSED * turns}"
+        )
     measured: dict[tuple[str, str, Case], list[Times]] = {}
     for _ in range(turns):
         for transport, make in CHANNELS.items():
@@ -98,8 +108,8 @@ def measure(make: Callable[[Waiting], Channel], waiting: Waiting, rounds: int) -
 def round_trips(sender: Sender, receiver: Receiver, case: Case, rounds: int, pid: int) -> Times:
     """Without the warm-up. The header tells the other side its pause."""
     header, body = case.pause_us.to_bytes(8), bytes(case.size)
-    warm_up = WARM_UP // 10 if case.pause_us else WARM_UP
-    rounds = rounds // 10 if case.pause_us else rounds
+    warm_up = WARM_UP // PAUSED if case.pause_us else WARM_UP
+    rounds = rounds // PAUSED if case.pause_us else rounds
     round_us: list[float] = []
     before = 0.0
     for number in range(warm_up + rounds):
@@ -144,4 +154,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--echo"]:
         echo(connect_receiver(*understand(sys.argv[2])), connect_sender(*understand(sys.argv[3])))
     else:
-        main(*(int(one) for one in (sys.argv[1:3] + ["3000", "3"][len(sys.argv) - 1 :])))
+        main(prog_name="python -m benchmarks.transport_roundtrip")
