@@ -2,7 +2,12 @@
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
+
+_TEMPORARY: Final = ".serbench-"
+"""In the name of every file that is being written, so that it is mistaken for nobody else's."""
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -12,7 +17,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         OSError: it can't be written; what was there is as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}{_TEMPORARY}")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
@@ -23,3 +28,13 @@ def write_atomically(path: Path, data: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def remove_unfinished(folder: Path, suffix: str) -> None:
+    """Remove what processes that were killed while they wrote files with ``suffix`` left in ``folder``.
+
+    What can't be removed stays: it harms nobody.
+    """
+    for path in folder.glob(f".*{suffix}{_TEMPORARY}????????"):
+        with suppress(OSError):
+            path.unlink()

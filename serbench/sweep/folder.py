@@ -16,8 +16,8 @@ import msgspec
 
 from serbench.environment import Environment
 from serbench.errors import ResultsError
-from serbench.files import write_atomically
-from serbench.paths import kind_of
+from serbench.files import remove_unfinished, write_atomically
+from serbench.paths import kind_of, unreadable
 from serbench.results import Run, read_run, store_run
 from serbench.sweep.grid import Point
 from serbench.sweep.manifest import Failure, Manifest, Sitting, decode_manifest, digest_of, encode_manifest
@@ -76,12 +76,12 @@ def opened(path: Path, points: Sequence[Point], stay: int, environment: Environm
         ResultsError: it can't be written, another process has it, or it holds another sweep or one of another machine.
     """
     with _locked(path):
-        for leftover in path.rglob(".*.json.*"):  # of a process that was killed while it wrote
-            leftover.unlink(missing_ok=True)
+        for folder in (path, path / "runs"):
+            remove_unfinished(folder, ".json")
         file = path / MANIFEST
         digest = digest_of(points, stay)
         if kind_of(file) is not None:
-            manifest = decode_manifest(file.read_bytes(), str(file))
+            manifest = decode_manifest(_read(file), str(file))
             _check_same(path, manifest, digest, environment)
         else:
             manifest = Manifest(
@@ -111,6 +111,13 @@ def _locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise unreadable(file, error) from error
 
 
 def _check_same(path: Path, manifest: Manifest, digest: str, here: Environment) -> None:

@@ -1,5 +1,6 @@
 """Tests storing, failing and going on of a sweep, on mock engines. They assert no times."""
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from serbench.errors import ExperimentError, ResultsError
 from serbench.experiment import Experiment
+from serbench.files import write_atomically
 from serbench.mock import MockClock, MockEngine, MockSession
 from serbench.prepare import prepare
 from serbench.prepared import Prepared
@@ -54,6 +56,9 @@ class Engines:
 
     def __init__(self, trouble: Callable[[Experiment, int], None] = lambda *_: None) -> None:
         self.clock = MockClock()
+        self.clock.sleep_s(
+            time.monotonic() + 1e6
+        )  # the sweep's own clock is the real one: no request ends before it came
         self.opened: list[MockEngine] = []
         self.sessions = 0
         self.trouble = trouble
@@ -243,6 +248,37 @@ def test_points_that_were_changed_are_another_sweep(tmp_path: Path) -> None:
     text = (tmp_path / MANIFEST).read_text()
     (tmp_path / MANIFEST).write_text(text.replace('"codec": "pickle"', '"codec": "os:abort"'))
     with pytest.raises(ResultsError, match="holds another sweep"), Sitting(tmp_path).folder():
+        pass
+
+
+def test_only_what_serbench_was_writing_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "runs").mkdir()
+    theirs = [".notes.json.bak", ".notes.json.original", "runs/.x.json.d", "deep/.y.json.serbench-abcdefgh"]
+    for name in theirs:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    (tmp_path / ".z.json.d").mkdir()
+    (tmp_path / ".z.json.serbench-abcdefgh").mkdir()
+    with monkeypatch.context() as killed:  # what a process that is killed does not come to
+        killed.setattr(Path, "chmod", _interrupt)
+        killed.setattr(Path, "unlink", lambda *_, **__: None)
+        for folder in (tmp_path, tmp_path / "runs"):
+            with pytest.raises(KeyboardInterrupt):
+                write_atomically(folder / "it.json", b"")
+    before = {path.name for path in tmp_path.rglob("*")}
+    with Sitting(tmp_path).folder():
+        after = {path.name for path in tmp_path.rglob("*")}
+    assert len([name for name in before if name.startswith(".it.json.")]) == 2
+    assert before - after == {name for name in before if name.startswith(".it.json.")}
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_manifest_that_is_a_folder_is_told(tmp_path: Path) -> None:
+    (tmp_path / MANIFEST).mkdir()
+    with pytest.raises(ResultsError, match=f"{MANIFEST} can't be read: Is a directory"), Sitting(tmp_path).folder():
         pass
 
 
