@@ -77,7 +77,7 @@ def _bars(axes: Axes, point: Point, names: Sequence[str], longest_us: float) -> 
     axes.xaxis.set_major_formatter(lambda value, _: figure(value))
     axes.tick_params(axis="y", length=0)
     light_grid(axes, "x")
-    axes.set_xlabel(f"host {unit} a step\n(model: {figure(point.model_step_us * scale)} {unit},\nmedian of these)")
+    axes.set_xlabel(f"host {unit} a step\n(model: {figure(point.model_step_us * scale)} {unit},\nmedian of codecs)")
 
 
 def _not_measured(run: Run) -> set[str]:

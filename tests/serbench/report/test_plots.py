@@ -145,7 +145,7 @@ def test_bars_of_all_panels_have_one_unit_and_scale(runs: list[Run]) -> None:
     survey = Survey([*grid(runs, ["sim"], [1], [5]), placed(msgspec.structs.replace(runs[0], repeats=repeats))])
     panels = figure_of("phases", survey).axes
     assert len({axes.get_xlim() for axes in panels}) == 1
-    assert all("host ms a step" in axes.get_xlabel() and "median of these" in axes.get_xlabel() for axes in panels)
+    assert all("host ms a step" in axes.get_xlabel() and "median of codecs" in axes.get_xlabel() for axes in panels)
 
 
 @pytest.mark.parametrize("name", ["throughput", "bytes"])
