@@ -4,15 +4,17 @@ import io
 import random
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from serbench.errors import SerbenchError
 from serbench.plans.checking import load_steps
 from serbench.plans.layout import FIRST_BLOB, HEAD, HEAD_CHECK, About, RecordingError
-from serbench.plans.reading import Recording
+from serbench.plans.reading import Recording, Step
 from serbench.plans.writing import PlansWriter
 from serbench.recorder import RecordedLink, recordable
 from serbench_codecs.conformance.reference_worker import fingerprint
@@ -233,6 +235,46 @@ def test_plans_that_no_run_could_have_made_are_refused(
     line = refusal(path)
     assert words in line
     assert "step 0" in line
+
+
+def sampled_others(step: Step) -> Step:
+    """Had every id been sampled as the next one."""
+    return replace(step, result=replace(step.result, token_ids=step.result.token_ids + 1))
+
+
+def told_nothing(step: Step) -> Step:
+    return replace(step, plan=replace(step.plan, tokens=NO_WRITES))
+
+
+def told_at_another_place(step: Step) -> Step:
+    tokens = step.plan.tokens
+    return replace(step, plan=replace(step.plan, tokens=replace(tokens, starts=tokens.starts + 1)))
+
+
+def with_a_gap_in_blocks(step: Step) -> Step:
+    blocks = step.plan.blocks
+    return replace(step, plan=replace(step.plan, blocks=replace(blocks, starts=blocks.starts + 1)))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (sampled_others, "the ids that it tells are not those that were sampled before it"),
+        (told_nothing, "the ids that it tells are not those that were sampled before it"),
+        (told_at_another_place, "the ids that it tells are not those that were sampled before it"),
+        (with_a_gap_in_blocks, "its new blocks do not follow those that the rows have"),
+    ],
+)
+def test_a_file_that_contradicts_itself_is_refused(
+    file: Path, tmp_path: Path, change: Callable[[Step], Step], words: str
+) -> None:
+    recording = Recording(file)
+    steps = load_steps(recording)
+    at = next(i for i, step in enumerate(steps) if len(step.plan.tokens) and len(step.plan.blocks))
+    steps[at] = change(steps[at])
+    pairs = [(step.plan, step.result) for step in steps]
+    path = written(*pairs, to=tmp_path / "a.plans", limits=recording.limits)
+    assert f"the file contradicts itself: {words}" in refusal(path)
 
 
 def test_a_recording_of_nothing_can_t_be_replayed(tmp_path: Path) -> None:
