@@ -1,12 +1,19 @@
 """Says when the requests of a workload arrive. It does not know where they come from, nor who waits for them."""
 
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
 
 import msgspec
 import numpy as np
 
+from serbench.errors import ExperimentError
 from serbench.workload.base import Workload, WorkRequest, group_seed
+from serbench.workload.rows import TraceRow
 from serbench.workload.spec import Arrivals
+
+LONGEST_GAP_S: Final = 1000.0
+"""Whoever asks to wait for longer between two requests has made a slip, as with a rate below one in that time."""
 
 _OWN_STREAM = 0x41525256
 """Keeps the times from being drawn from the numbers that the prompts are made of."""
@@ -51,3 +58,18 @@ class ArrivingWorkload:
         rng = np.random.default_rng([*group_seed(self._seed, group), _OWN_STREAM])
         gaps_s = rng.exponential(1 / self._arrivals.request_rate, size=max(count - 1, 0))
         return [0, *np.rint(np.cumsum(gaps_s) * 1e9).astype(np.int64).tolist()][:count]
+
+
+def check_gaps(rows: Sequence[TraceRow], time_scale: float, path: str) -> None:
+    """Refuse to go by the clock of a file where that is waiting for the most part.
+
+    Raises:
+        ExperimentError: a request that arrives too long after the one before; with its line.
+    """
+    for before, row in pairwise(rows):
+        gap_s = (row.arrival_ns - before.arrival_ns) / 1e9 * time_scale
+        if gap_s > LONGEST_GAP_S:
+            raise ExperimentError(
+                f"{path}:{row.line}: it arrives {gap_s:,.0f} s after the request before, and --arrivals trace waits "
+                f"for {LONGEST_GAP_S:,.0f} s at most; choose a smaller --time-scale, or fewer --num-prompts"
+            )

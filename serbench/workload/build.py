@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import cast
 
 from serbench.errors import ExperimentError
-from serbench.workload.arrivals import ArrivingWorkload
+from serbench.workload.arrivals import ArrivingWorkload, check_gaps
 from serbench.workload.base import Text, Workload
 from serbench.workload.dataset import DatasetWorkload
 from serbench.workload.formats import FORMATS, read_rows
@@ -32,13 +32,15 @@ def make_workload(
     """The workload that ``spec`` asks for, whose requests arrive as ``arrivals`` says.
 
     Raises:
-        ExperimentError: it doesn't fit the model, or has no times of its own where they are asked for.
+        ExperimentError: it doesn't fit the model, or has no times of its own, or far ones, where they are asked for.
         DatasetError: its file can't be read.
     """
     found = read_rows(Path(spec.path), spec.format) if isinstance(spec, Dataset) else None
     if arrivals.kind == "trace":
         _check_has_times(spec, found)
     workload = _made(spec, found, seed=seed, model=model, text=text, max_model_len=max_model_len)
+    if arrivals.kind == "trace" and isinstance(spec, Dataset) and isinstance(workload, TraceWorkload):
+        check_gaps(workload.rows, arrivals.time_scale, spec.path)
     return ArrivingWorkload(workload, arrivals, seed=seed)
 
 

@@ -180,7 +180,8 @@ def _by_powers(values: Int64Array) -> list[Bin]:
 def _rate(arrivals_ns: Sequence[int]) -> Rate | None:
     if len(arrivals_ns) < 2 or min(arrivals_ns) == max(arrivals_ns):
         return None
-    since_s = (np.array(arrivals_ns, dtype=np.int64) - min(arrivals_ns)) / 1e9
+    first = min(arrivals_ns)  # times may be further apart than int64 has ns
+    since_s = np.array([(ns - first) / 1e9 for ns in arrivals_ns], dtype=np.float64)
     span_s = float(since_s.max())
     counts, edges = np.histogram(since_s, bins=SLICES, range=(0.0, span_s))
     slices = [

@@ -60,6 +60,11 @@ class TraceWorkload:
         rng = np.random.default_rng(seed)
         return [self._request(i, row, seed, rng) for i, row in enumerate(self._rows)]
 
+    @property
+    def rows(self) -> Sequence[TraceRow]:
+        """The rows that become requests, by time."""
+        return self._rows
+
     def notes(self) -> list[str]:
         """Rows left out, by reason, of those looked at; and fewer requests than asked for."""
         return self._left_out.notes(len(self._rows), self._spec.num_prompts)

@@ -45,6 +45,15 @@ def test_a_trace_s_rate_over_its_time(tmp_path: Path) -> None:
     assert [one.rows for one in rate.slices] == [10, 0, 0, 0, 0, 0, 0, 0, 0, 1]
 
 
+def test_times_further_apart_than_int64_has_ns(tmp_path: Path) -> None:
+    (tmp_path / "far").write_text(
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n0001-01-01 00:00:00,8,1\n9999-12-31 23:59:59,8,1\n"
+    )
+    rate = describe(tmp_path / "far", Bytes(), "bytes").rate
+    assert rate is not None
+    assert rate.span_s == 315_537_897_599.0
+
+
 def test_rows_over_a_limit_are_left_out_and_strict_refuses_them(tmp_path: Path) -> None:
     path = lines(tmp_path / "trace", request(0, 5, 1, []), request(0, 50, 1, []), request(0, 0, 1, []))
     found = describe(path, Bytes(), "", max_model_len=50)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,12 @@ BURSTGPT = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type
 BURSTGPT_SESSIONS = (
     "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
     '5.5,"a,b",1.25,ChatGPT,472,18,490,Conversation log\n'
+)
+
+FAR = "TIMESTAMP,ContextTokens,GeneratedTokens\n0001-01-01 00:00:00,8,1\n9999-12-31 23:59:59,8,1\n"
+GAP = (
+    '{"timestamp": 0, "input_length": 8, "output_length": 1}\n'
+    '{"timestamp": 31536000000, "input_length": 8, "output_length": 1}\n'
 )
 
 
@@ -173,6 +180,31 @@ def test_the_clock_can_be_scaled_or_left_out(tmp_path: Path) -> None:
     slow = make(path, arrivals=Arrivals(kind="trace", time_scale=2.5)).requests(0)
     assert [request.arrives_ns for request in slow] == [0, 5_000_000]
     assert [request.arrives_ns for request in make(path).requests(0)] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (FAR, "far:3: it arrives 315,537,897,599 s after the request before"),
+        (
+            GAP,
+            "far:2: it arrives 31,536,000 s after the request before, and --arrivals trace waits for 1,000 s at most",
+        ),
+    ],
+)
+def test_a_clock_that_would_be_waited_for_is_refused(content: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "far").write_text(content)
+    with pytest.raises(ExperimentError, match=re.escape(told)):
+        make(tmp_path / "far", arrivals=Arrivals(kind="trace"))
+    assert len(make(tmp_path / "far").requests(0)) == 2
+    fewer = make(tmp_path / "far", num_prompts=1, arrivals=Arrivals(kind="trace"))
+    assert [one.arrives_ns for one in fewer.requests(0)] == [0]
+
+
+def test_a_gap_counts_as_long_as_it_is_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "far").write_text(GAP)
+    [_, second] = make(tmp_path / "far", arrivals=Arrivals(kind="trace", time_scale=1e-5)).requests(0)
+    assert second.arrives_ns == 315_360_000_000
 
 
 def test_rows_over_the_limit_make_room_for_others(tmp_path: Path) -> None:
