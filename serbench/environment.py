@@ -83,9 +83,17 @@ def _cpu_model() -> str:
 def _git_revision(folder: Path) -> str | None:
     if not os.path.exists(folder / ".git"):
         return None
-    command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"]
+    commit = _git(folder, "rev-parse", "--short=12", "HEAD")
+    # Not `describe --dirty`: that locks and rewrites the index, and a commit made meanwhile would fail.
+    changed = _git(folder, "--no-optional-locks", "status", "--porcelain", "--untracked-files=no")
+    return commit and commit + ("+" if changed else "")
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git says; None where it fails or isn't there."""
+    command = ["git", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() or None
+    return done.stdout.strip()
