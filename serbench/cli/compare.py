@@ -103,7 +103,8 @@ def _stored(ctx: click.Context, names: Sequence[str], folder: Path) -> "list[Run
         if option not in _FOR_STORED_RUNS and ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE:
             flag = "--codec" if option == "codecs" else f"--{option.replace('_', '-')}"
             raise click.UsageError(f"stored runs are compared as they are, so {flag} means nothing here; leave it out")
-    runs = [run for name in names for run in _named(name, folder)]
+    lone = len(names) == 1 and not Path(names[0]).is_dir()
+    runs = [] if lone else [run for name in names for run in _named(name, folder)]
     if len(runs) < 2:
         raise click.UsageError(f"one run ({names[0]}) can't be compared; name two or more, or a folder of them")
     return runs
