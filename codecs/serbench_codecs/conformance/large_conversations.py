@@ -36,7 +36,7 @@ def long() -> Conversation:
     """More than 300 steps of one epoch, in which more than 256 requests come and go."""
     rng = random.Random(0)
     return Conversation(
-        limits=TableLimits(max_num_seqs=20, max_model_len=40, block_size=4, num_blocks=150, vocab_size=VOCAB_SIZE),
+        limits=TableLimits(max_num_seqs=8, max_model_len=40, block_size=4, num_blocks=60, vocab_size=VOCAB_SIZE),
         token_budget=60,
         steps=tuple(_busy_step(rng) for _ in range(320)),
     )
@@ -66,7 +66,7 @@ LARGE: Final = {conversation.__name__: conversation for conversation in (wide, l
 
 
 def _busy_step(rng: random.Random) -> StepScript:
-    arrivals = tuple(Arrival(rng.randint(1, 20), rng.randint(4, 16)) for _ in range(rng.choice((0, 1, 1, 2))))
+    arrivals = tuple(Arrival(rng.randint(1, 20), rng.randint(2, 10)) for _ in range(rng.choice((0, 1, 1, 2))))
     rare = rng.random() < 0.05
     return StepScript(
         arrivals,
