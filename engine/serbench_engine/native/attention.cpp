@@ -8,76 +8,19 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
 #include <new>
 
 #include "dtype.h"
+#include "pages.h"
+#include "scratch.h"
 #include "tasks.h"
 
 namespace serbench {
 namespace {
 
-constexpr int DIM = HEAD_DIM, LINES_DIM = round_up(DIM, WIDTH);    // of values, in whole lines
-constexpr int WORDS = round_up(DIM, WIDTH * PER_WORD) / PER_WORD;  // of keys, likewise
-constexpr int KEYS = 64;                                           // of one tile
 constexpr int64_t SMALL = 1 << 16;  // multiplications for which waking threads takes longer than doing them
+constexpr int MANY_HEADS = 6;  // of so many a few keys take as long to be worked on as memory takes to answer
 constexpr float LOG2_E = 1.4426950408889634f;
-
-// Where the keys of one tile are, as offsets into the layer's keys and values; past its end the last one repeats.
-struct Tile {
-    int first, count;
-    int64_t at[KEYS];
-};
-
-// Pages are too far apart for the CPU to guess.
-INLINE void fetch(const T* from) {
-    constexpr int TO_SECOND_LEVEL = 2;  // the first level's few outstanding misses would hold up other loads
-    UNROLLED for (int byte = 0; byte < DIM * int(sizeof(T)); byte += 64)
-        __builtin_prefetch((const char*)from + byte, 0, TO_SECOND_LEVEL);
-}
-
-// Lines of values that ask for those that come next, key by key.
-template <class Lines>
-struct Fetching {
-    Lines lines;
-    const int64_t* after;
-    INLINE Floats operator()(int k, int column) const {
-        if (column == 0)
-            UNROLLED for (int i = 0; i < PER_WORD; ++i) fetch(lines.from + after[k * PER_WORD + i]);
-        return lines(k, column);
-    }
-};
-
-// The running result of some query vectors with one key head.
-struct State {
-    float *sums, *most, *total;
-};
-
-// Sizes of what a thread needs to itself, in floats.
-struct Sizes {
-    static constexpr int64_t KEY_TILE = WORDS * KEYS, VALUE_TILE = KEYS / PER_WORD * LINES_DIM;
-    static constexpr int64_t STATE = round_up(LINES_DIM + 2, WIDTH);
-    int vectors, held;
-
-    explicit Sizes(int group)
-        : vectors(std::max(VECTORS / group, 1) * group), held(std::max(HELD, vectors)) {}
-
-    int64_t all() const { return held * (WORDS + STATE + 2 * KEYS) + KEY_TILE + VALUE_TILE; }
-};
-
-struct Scratch {
-    float *queries, *keys, *values, *scores, *weights, *states;
-
-    Scratch(const Sizes& size, float* from) {
-        keys = from;
-        values = keys + Sizes::KEY_TILE;
-        scores = values + Sizes::VALUE_TILE;
-        weights = scores + size.held * KEYS;
-        states = weights + size.held * KEYS;
-        queries = states + size.held * Sizes::STATE;
-    }
-};
 
 class Attention {
   public:
@@ -111,22 +54,6 @@ class Attention {
     }
 
   private:
-    // A caller's own memory, in whole cache lines, kept for its next call.
-    static float* take(int64_t floats) {
-        struct Free {
-            void operator()(float* from) const { std::free(from); }
-        };
-        static thread_local std::unique_ptr<float[], Free> kept;
-        static thread_local int64_t size = 0;
-        if (floats > size) {
-            size = 0;
-            kept.reset((float*)std::aligned_alloc(64, (floats * sizeof(float) + 63) / 64 * 64));
-            if (!kept) throw std::bad_alloc();
-            size = floats;
-        }
-        return kept.get();
-    }
-
     void write(int64_t token, int head, int heads) const {
         const int64_t block = step_.slots[token] / shape_.block_size, place = step_.slots[token] % shape_.block_size;
         for (int h = head; h < head + heads; ++h) {
@@ -147,15 +74,19 @@ class Attention {
             load_queries(task, unit.head + h, queries(task, h, scratch));
             clear(task, state(task, unit, h, scratch));
         }
+        const bool by_units = prepare_units(task, unit, scratch);
         Tile tiles[2];
         find(task, task.begin, tiles[0]);
         for (int key = task.begin, turn = 0; key < task.end; key += KEYS, turn ^= 1) {
             find(task, std::min(key + KEYS, task.end - 1), tiles[turn ^ 1]);
-            if (task.count * group_ <= FEW)
+            if (by_units)
+                see_by_units(task, unit, tiles[turn], tiles[turn ^ 1], scratch);
+            else if (task.count * group_ <= few_vectors())
                 see_in_place(task, unit, tiles[turn], tiles[turn ^ 1], scratch);
             else
                 for (int h = 0; h < unit.heads; ++h) see_packed(task, unit, h, tiles[turn], scratch);
         }
+        if (by_units) finish_units(task, unit, scratch);
         if (task.part < 0)
             for (int h = 0; h < unit.heads; ++h)
                 write_out(task.first, task.count, unit.head + h, state(task, unit, h, scratch));
@@ -209,6 +140,13 @@ class Attention {
         for (; i < KEYS; ++i) tile.at[i] = tile.at[tile.count - 1];
     }
 
+    // Where those keys are that memory should be asked for while `step` keys from the c-th on are worked on: the next
+    // ones, or, if they take little time, those a tile away.
+    static const int64_t* to_come(const Unit& unit, const Tile& tile, const Tile& next, int c, int step, int columns) {
+        if (unit.heads < MANY_HEADS) return next.at + c;
+        return c + step < columns ? tile.at + c + step : next.at;
+    }
+
     // All heads of WIDTH keys, then of the next: in the order in which they lie in memory.
     void see_in_place(const Task& task, const Unit& unit, const Tile& tile, const Tile& next,
                       const Scratch& scratch) const {
@@ -216,7 +154,7 @@ class Attention {
         const T* keys = (const T*)layer_.keys + unit.head * page_;
         const T* values = (const T*)layer_.values + unit.head * page_;
         for (int c = 0; c < columns; c += WIDTH) {
-            const int64_t* after = c + WIDTH < columns ? tile.at + c + WIDTH : next.at;
+            const int64_t* after = to_come(unit, tile, next, c, WIDTH, columns);
             for (int h = 0; h < unit.heads; ++h) {
                 const T* head = keys + h * page_;
                 float* scores = scratch.scores + h * vectors * KEYS + c;
@@ -229,7 +167,7 @@ class Attention {
         for (int h = 0; h < unit.heads; ++h)
             weigh(task, tile, columns, state(task, unit, h, scratch), scratch, h * vectors);
         for (int c = 0; c < columns; c += WIDTH) {
-            const int64_t* after = c + WIDTH < columns ? tile.at + c + WIDTH : next.at;
+            const int64_t* after = to_come(unit, tile, next, c, WIDTH, columns);
             for (int h = 0; h < unit.heads; ++h) {
                 const Fetching<InPlace<T, Kind>> lines{{values + h * page_, tile.at + c, DIM}, after};
                 product<Kind, LINES_DIM>(scratch.weights + h * vectors * KEYS + c / PER_WORD, KEYS, vectors, lines,
@@ -237,6 +175,62 @@ class Attention {
             }
         }
     }
+
+#if defined(SERBENCH_FEW_QUERIES)
+    // Whether the task's queries are few, and enough, for matrix units, which then are ready for them.
+    bool prepare_units(const Task& task, const Unit& unit, const Scratch& scratch) const {
+        const int vectors = task.count * group_;
+        if (vectors < 2 || vectors > TILE || !may_use_matrix_units()) return false;
+        shape_for_few_queries(vectors);
+        for (int h = 0; h < unit.heads; ++h)
+            queries_as_columns(queries(task, h, scratch), vectors, scratch.columns + h * WORDS * TILE);
+        return true;
+    }
+
+    void see_by_units(const Task& task, const Unit& unit, const Tile& tile, const Tile& next,
+                      const Scratch& scratch) const {
+        const int vectors = task.count * group_, columns = round_up(tile.count, TILE);
+        const T* keys = (const T*)layer_.keys + unit.head * page_;
+        const T* values = (const T*)layer_.values + unit.head * page_;
+        for (int c = 0; c < columns; c += TILE) {
+            const int64_t* after = to_come(unit, tile, next, c, TILE, columns);
+            for (int h = 0; h < unit.heads; ++h) {
+                UNROLLED for (int i = 0; i < TILE; ++i) fetch(keys + h * page_ + after[i]);
+                alignas(64) T together[TILE * DIM];
+                score_keys(side_by_side(keys + h * page_, tile, c, together), scratch.columns + h * WORDS * TILE,
+                           vectors, scratch.scores + h * vectors * KEYS + c, KEYS);
+            }
+        }
+        for (int h = 0; h < unit.heads; ++h) {
+            weigh(task, tile, columns, state(task, unit, h, scratch), scratch, h * vectors);
+            for (int v = h * vectors; v < (h + 1) * vectors; ++v)
+                std::fill(scratch.weights + v * KEYS + columns / 2, scratch.weights + v * KEYS + KEYS / 2, 0.0f);
+        }
+        for (int c = 0; c < columns; c += 2 * TILE) {
+            const int64_t* after = to_come(unit, tile, next, c, 2 * TILE, columns);
+            for (int h = 0; h < unit.heads; ++h) {
+                UNROLLED for (int i = 0; i < 2 * TILE; ++i) fetch(values + h * page_ + after[i]);
+                add_values(values + h * page_, tile.at + c, scratch.weights + h * vectors * KEYS + c / 2, KEYS,
+                           scratch.values, state(task, unit, h, scratch).sums);
+            }
+        }
+    }
+
+    // TILE keys where they are, or copied to `together` where pages part them. Past the tile's end they may be any.
+    const T* side_by_side(const T* keys, const Tile& tile, int c, T* together) const {
+        if (shape_.block_size % TILE == 0 && (tile.first + c) % TILE == 0) return keys + tile.at[c];
+        for (int i = 0; i < TILE; ++i) std::memcpy(together + i * DIM, keys + tile.at[c + i], sizeof(T) * DIM);
+        return together;
+    }
+
+    void finish_units(const Task& task, const Unit& unit, const Scratch& scratch) const {
+        for (int h = 0; h < unit.heads; ++h) straighten(state(task, unit, h, scratch).sums, task.count * group_);
+    }
+#else
+    static bool prepare_units(const Task&, const Unit&, const Scratch&) { return false; }
+    static void see_by_units(const Task&, const Unit&, const Tile&, const Tile&, const Scratch&) {}
+    static void finish_units(const Task&, const Unit&, const Scratch&) {}
+#endif
 
     void see_packed(const Task& task, const Unit& unit, int h, const Tile& tile, const Scratch& scratch) const {
         const int vectors = task.count * group_, columns = round_up(tile.count, WIDTH);

@@ -23,21 +23,21 @@ inline bool may_use_matrix_units() {
     return granted;
 }
 
-// What the instruction that shapes tiles reads. 0 and 1 are sums of the `upper` rows, 2 and 3 of the `lower` ones; 4 and 5
-// these rows of the left matrix, 6 and 7 what they are multiplied by.
+// What the instruction that shapes tiles reads: the rows of each, all of TILE words.
 struct alignas(64) TileShapes {
     uint8_t palette = 1, first_row = 0, reserved[14] = {};
     uint16_t row_bytes[16] = {};
     uint8_t rows[16] = {};
 
-    TileShapes(int upper, int lower) {
+    explicit TileShapes(const int (&counts)[8]) {
         std::fill_n(row_bytes, 8, uint16_t(TILE * 4));
-        const int shapes[] = {upper, upper, lower, lower, upper, lower, TILE, TILE};
-        std::copy_n(shapes, 8, rows);
+        std::copy_n(counts, 8, rows);
     }
 };
 
-// 2 tiles of rows, or 1, times 2 tiles of columns. Strides are in bytes, `depth` in words and a multiple of TILE.
+// 2 tiles of rows, or 1, times 2 tiles of columns. Tiles 0 and 1 are sums of the upper rows, 2 and 3 of the lower ones;
+// 4 and 5 these rows of the left matrix, 6 and 7 what they are multiplied by. Strides are in bytes, `depth` in words and
+// a multiple of TILE.
 template <bool LOWER>
 INLINE void tile_product(const float* a, int64_t a_stride, const float* lines, int64_t stride, int depth, float* out,
                          int64_t out_stride, bool add) {
@@ -84,7 +84,8 @@ inline void matrix_product(const float* a, int a_stride, int rows, const float* 
                            int depth, float* out, int out_stride, bool add) {
     for (; rows > 0; rows -= 2 * TILE, a += 2 * TILE * a_stride, out += 2 * TILE * out_stride) {
         const int upper = std::min(rows, TILE), lower = std::min(rows - upper, TILE);
-        const TileShapes shapes(upper, std::max(lower, 1));
+        const int below = std::max(lower, 1);
+        const TileShapes shapes({upper, upper, below, below, upper, below, TILE, TILE});
         _tile_loadconfig(&shapes);
         for (int c = 0; c < columns; c += 2 * TILE) {
             const auto product = lower ? tile_product<true> : tile_product<false>;

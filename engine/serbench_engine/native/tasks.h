@@ -8,14 +8,22 @@
 #include <vector>
 
 #include "attention.h"
+#include "few_queries.h"
 
 namespace serbench {
 
 constexpr int VECTORS = 64;        // query vectors of one task: queries × heads that share a key head
-constexpr int FEW = 6;             // so few query vectors are not worth packing keys and values for
 constexpr int HELD = VECTORS;      // query vectors that a thread works on at a time, over several key heads
 constexpr int SEGMENT = 1024;      // so many keys of a row with few queries are one task
 constexpr int UNITS = 4;           // a thread, at least, where there is enough to do: so that threads end together
+
+// So few query vectors are not worth packing keys and values for.
+inline int few_vectors() {
+#if defined(SERBENCH_FEW_QUERIES)
+    if (may_use_matrix_units()) return TILE;
+#endif
+    return 6;
+}
 
 struct Task {
     int row, first, count;  // queries of the step's tokens first … first + count
@@ -56,7 +64,7 @@ class Tasks {
         std::vector<int> few;
         for (size_t begin = 0, end; begin < all.size(); begin = end) {
             for (end = begin + 1; end < all.size() && all[end].row == all[begin].row;) ++end;
-            if (all[begin].count * group_ <= FEW && (end == begin + 1 || all[begin].part >= 0)) {
+            if (all[begin].count * group_ <= few_vectors() && (end == begin + 1 || all[begin].part >= 0)) {
                 for (size_t i = begin; i < end; ++i) few.push_back(int(i));
             } else {
                 for (int head = 0; head < kv_heads_; ++head)
