@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from serbench_engine.errors import ModelError
 from serbench_engine.models.json_file import read_json
 
 _SPECIAL: Final = ("bos_token", "eos_token", "unk_token", "pad_token")
@@ -55,6 +56,8 @@ def read_settings(folder: Path) -> TokenizerSettings:
             raw |= {key: value for key, value in read_json(folder / name).items() if value is not None}
     special = {role: spec for role in _SPECIAL if (spec := _spec(raw.get(role)))}
     by_id = raw.get("added_tokens_decoder") or {}
+    if not isinstance(by_id, dict):
+        raise ModelError(f"{folder}: added_tokens_decoder is {by_id!r}; it must be an object, tokens by their ids")
     added = [spec for key in sorted(by_id, key=_number) if (spec := _spec(by_id[key]))]
     said = raw.get("add_bos_token")
     return TokenizerSettings(
@@ -82,7 +85,10 @@ def _spec(value: object) -> AddedTokenSpec | None:
 def _chat_template(folder: Path, said: object) -> str | None:
     own = folder / "chat_template.jinja"
     if own.is_file():
-        return own.read_text(encoding="utf-8")
+        try:
+            return own.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ModelError(f"{own} is no text: byte {error.start} is not UTF-8") from None
     if isinstance(said, list):  # several, by name
         said = {one.get("name"): one.get("template") for one in said if isinstance(one, dict)}.get("default")
     return said if isinstance(said, str) else None

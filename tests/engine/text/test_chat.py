@@ -66,3 +66,16 @@ def test_a_template_can_not_reach_out_of_its_sandbox() -> None:
 def test_a_broken_template_is_told_with_its_line() -> None:
     with pytest.raises(ModelError, match="the chat template is broken, line 2"):
         ChatTemplate("hello\n{% if %}", {})
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("chat_template.jinja", b"\xff", "chat_template.jinja is no text: byte 0 is not UTF-8"),
+        ("tokenizer_config.json", b'{"added_tokens_decoder": 5}', "added_tokens_decoder is 5; it must be an object"),
+    ],
+)
+def test_settings_of_another_kind_are_told(tmp_path: Path, file: str, content: bytes, said: str) -> None:
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(ModelError, match=said):
+        load_chat_template(str(tmp_path))
