@@ -99,11 +99,13 @@ def _measured(codecs: str, choices: Choices) -> "list[Run]":
 
 
 def _stored(ctx: click.Context, names: Sequence[str], folder: Path) -> "list[Run]":
+    from serbench.paths import kind_of
+
     for option in ctx.params:
         if option not in _FOR_STORED_RUNS and ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE:
             flag = "--codec" if option == "codecs" else f"--{option.replace('_', '-')}"
             raise click.UsageError(f"stored runs are compared as they are, so {flag} means nothing here; leave it out")
-    lone = len(names) == 1 and not Path(names[0]).is_dir()
+    lone = len(names) == 1 and kind_of(Path(names[0])) != "folder"
     runs = [] if lone else [run for name in names for run in _named(name, folder)]
     if len(runs) < 2:
         raise click.UsageError(f"one run ({names[0]}) can't be compared; name two or more, or a folder of them")
@@ -114,12 +116,13 @@ def _named(name: str, folder: Path) -> "list[Run]":
     """A run, or those of a folder with `serbench report`'s baseline first, if all of them can be compared."""
     from serbench.comparison import check_comparable
     from serbench.errors import ResultsError
+    from serbench.paths import kind_of
     from serbench.report.console import error_console, tell
     from serbench.report.stored_runs import gather_runs
     from serbench.report.survey import rank
     from serbench.results import find_run, read_run
 
-    if not Path(name).is_dir():
+    if kind_of(Path(name)) != "folder":
         return [read_run(find_run(name, folder))]
     found = gather_runs([name], folder)
     for line in found.left_out:
