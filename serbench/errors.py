@@ -4,6 +4,7 @@ SerbenchError
 ├── ExperimentError       options that can't be, alone or together
 ├── DatasetError          a file of prompts that can't be read; names the file and, where there is one, the line
 ├── ResultsError          stored runs that can't be found, read, written or compared
+│   └── NotWrittenError       what was measured, or made of it, can't be written
 ├── OutputError           standard output that can't be written
 └── FaultError            the engine broke a promise, so what was measured can't be right
     ├── OutputsDifferError    the same batches gave different outputs
@@ -25,6 +26,10 @@ class DatasetError(SerbenchError):
 
 class ResultsError(SerbenchError):
     """Stored runs that can't be found, read, written or compared."""
+
+
+class NotWrittenError(ResultsError):
+    """What was measured, or made of it, can't be written: no fault of the command."""
 
 
 class OutputError(SerbenchError):

@@ -48,6 +48,38 @@ def unreadable(path: str | Path, error: Exception) -> ResultsError:
     return ResultsError(f"{path} can't be read: {getattr(error, 'strerror', None) or error}")
 
 
+def check_can_write(what: str, path: Path) -> None:
+    """Find out before measuring whether a file, which the message calls ``what``, can be made, or written to.
+
+    Raises:
+        ResultsError: it can't.
+    """
+    kind = kind_of(path)
+    _check_place(what, path, kind, path.parent if kind is None else path)
+
+
+def check_can_replace(what: str, path: Path) -> None:
+    """The same for a file that is replaced at once, and whose folders are made.
+
+    Raises:
+        ResultsError: it can't.
+    """
+    there = next(folder for folder in path.absolute().parents if kind_of(folder) is not None)
+    _check_place(what, path, kind_of(path), there)
+
+
+def _check_place(what: str, path: Path, kind: Kind | None, place: Path) -> None:
+    why = None
+    if kind == "folder":
+        why = "it is a folder; name a file"
+    elif place != path and kind_of(place) != "folder":
+        why = f"there is no folder {place}"
+    elif not os.access(place, os.W_OK):
+        why = "Permission denied"
+    if why:
+        raise ResultsError(f"{what} {path} can't be written: {why}")
+
+
 def refuse_overwriting(outputs: Mapping[str, str | Path | None], inputs: Mapping[str, str | Path | None]) -> None:
     """Keep a command from writing over what it reads. Both map what a message calls a file to its path or None.
 

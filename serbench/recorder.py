@@ -16,6 +16,7 @@ from typing import BinaryIO
 import msgspec
 
 from serbench.environment import installed_version
+from serbench.errors import NotWrittenError
 from serbench.experiment import Experiment
 from serbench.live import LiveEngine
 from serbench.passes import Pace, Pass, drive, outputs_digest
@@ -76,7 +77,7 @@ def record_plans(prepared: Prepared, path: Path) -> Recorded:
         Path(temporary).chmod(0o644)
         os.replace(temporary, path)
     except OSError as error:
-        raise RecordingError(f"{path} can't be written: {error.strerror}") from error
+        raise NotWrittenError(f"{path} can't be written: {error.strerror}") from error
     finally:
         Path(temporary).unlink(missing_ok=True)
     return recorded

@@ -12,7 +12,7 @@ import msgspec
 
 from serbench.documents import decode_json
 from serbench.environment import Environment
-from serbench.errors import ExperimentError, ResultsError
+from serbench.errors import ExperimentError, NotWrittenError, ResultsError
 from serbench.experiment import Experiment
 from serbench.files import write_atomically
 from serbench.paths import kind_of, names_in, unreadable
@@ -211,13 +211,13 @@ def store_run(run: Run, folder: Path) -> Path:
     """Write ``run`` to ``folder``/id.json, replacing an earlier state of it at once or not at all; its path.
 
     Raises:
-        ResultsError: it can't be written.
+        NotWrittenError: it can't be written.
     """
     path = folder / f"{run.id}.json"
     try:
         write_atomically(path, encode_run(run))
     except OSError as error:
-        raise ResultsError(f"{path} can't be written: {error.strerror}") from error
+        raise NotWrittenError(f"{path} can't be written: {error.strerror}") from error
     return path
 
 

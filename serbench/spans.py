@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from serbench.documents import decode_json
-from serbench.errors import ResultsError
+from serbench.errors import NotWrittenError, ResultsError
 from serbench.files import write_atomically
 from serbench.paths import kind_of
 from serbench_engine.phases import SCHEDULER_FIELDS, WORKER_FIELDS, SessionReport
@@ -54,7 +54,7 @@ class SpanStore:
         """Add a repeat's logs; the file they are in.
 
         Raises:
-            ResultsError: it can't be written.
+            NotWrittenError: it can't be written.
         """
         header = np.frombuffer(msgspec.json.encode(_Header(run=run_path.stem)), dtype=np.uint8)
         arrays = self._arrays.setdefault(run_path, {"header": header})
@@ -66,7 +66,7 @@ class SpanStore:
         try:
             write_atomically(path, data.getvalue())
         except OSError as error:
-            raise ResultsError(f"{path} can't be written: {error.strerror}") from error
+            raise NotWrittenError(f"{path} can't be written: {error.strerror}") from error
         return path
 
 

@@ -131,13 +131,16 @@ def _check(
     from serbench.environment import describe_environment
     from serbench.gates.baseline import read_baseline
     from serbench.gates.judging import Outcome, check_comparable, confirmed, hold_against
-    from serbench.paths import refuse_overwriting
+    from serbench.paths import check_can_write, refuse_overwriting
     from serbench.prepare import prepare
     from serbench.report.console import error_console, tell
 
     baseline = read_baseline(path)
     experiments = [one.spec for one in baseline.codecs]
     _refuse_imports(ctx, path, codecs, experiments)
+    for what, output in outputs.items():
+        if output:
+            check_can_write(what, Path(output))
     refuse_overwriting(outputs, {"the baseline": path, "the dataset": getattr(experiments[0].workload, "path", None)})
     here = describe_environment()
     differing = _asked_otherwise(ctx, codecs, choices, experiments)
@@ -216,9 +219,10 @@ def _update(
 ) -> None:
     from serbench.comparison import compare_runs
     from serbench.gates.baseline import baseline_of, read_baseline, write_baseline
-    from serbench.paths import kind_of
+    from serbench.paths import check_can_replace, kind_of
     from serbench.report.console import error_console, tell
 
+    check_can_replace("the baseline", path)
     before = read_baseline(path) if kind_of(path) is not None else None
     names = [name.strip() for name in codecs.split(",") if name.strip()]
     held = [] if before is None else [one.spec for one in before.codecs]
@@ -278,10 +282,10 @@ def _tell(outcome: "Outcome", choices: Choices, markdown_file: str | None, githu
 
 
 def _write(file: str, text: str, mode: str) -> None:
-    from serbench.errors import ResultsError
+    from serbench.errors import NotWrittenError
 
     try:
         with open(file, mode, encoding="utf-8") as out:
             out.write(text)
     except OSError as error:
-        raise ResultsError(f"{file} can't be written: {error.strerror}") from error
+        raise NotWrittenError(f"{file} can't be written: {error.strerror}") from error

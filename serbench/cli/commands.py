@@ -17,7 +17,7 @@ from typing import Any, Final
 import click
 
 from serbench.cli.main import Terminated, raise_no_more
-from serbench.errors import BrokenContractError, FaultError, OutputError, SerbenchError
+from serbench.errors import BrokenContractError, FaultError, NotWrittenError, OutputError, SerbenchError
 from serbench.report.harmless import harmless
 from serbench_engine.errors import BrokenCodecError, ConfigError, EngineError, RequestError, WorkerError
 
@@ -150,7 +150,7 @@ def exit_code(error: Exception) -> int:
         return error.exit_code
     if isinstance(error, (ConfigError, RequestError)):
         return BAD_INPUT
-    if isinstance(error, (EngineError, FaultError, OutputError)):
+    if isinstance(error, (EngineError, FaultError, NotWrittenError, OutputError)):
         return FAILED
     return BAD_INPUT
 

@@ -27,7 +27,7 @@ def command(runs: tuple[str, ...], output: str, baseline: str | None, results: s
     """Write a report on RUNs, which are ids or files of stored runs, or folders of them: report.html, one file that
     needs nothing else, and report.md with the plots beside it as SVG and PNG.
     """
-    from serbench.errors import ResultsError
+    from serbench.errors import NotWrittenError, ResultsError
     from serbench.files import write_atomically
     from serbench.report.harmless import harmless
     from serbench.report.html_page import html_page
@@ -54,7 +54,7 @@ def command(runs: tuple[str, ...], output: str, baseline: str | None, results: s
         for name, data in files.items():
             write_atomically(folder / name, data)
     except OSError as error:
-        raise ResultsError(f"the report can't be written to {folder}: {error.strerror}") from error
+        raise NotWrittenError(f"the report can't be written to {folder}: {error.strerror}") from error
     for line in report.left_out:
         click.echo(f"left out: {harmless(line)}", err=True)
     click.echo(f"Stored in {folder / 'report.html'} and {folder / 'report.md'}")

@@ -11,7 +11,7 @@ import msgspec
 
 from serbench.documents import decode_json
 from serbench.environment import Environment
-from serbench.errors import ExperimentError, ResultsError
+from serbench.errors import ExperimentError, NotWrittenError, ResultsError
 from serbench.experiment import Experiment
 from serbench.files import write_atomically
 from serbench.gates.metrics import METRICS, NAMES, RATIOS, Value, take
@@ -105,7 +105,7 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
     """Replace what is there, at once or not at all.
 
     Raises:
-        ResultsError: it can't be written, or has gates that could not fail.
+        NotWrittenError: it can't be written. ResultsError: it has gates that could not fail.
     """
     faults = _faults(baseline)
     if faults:
@@ -113,7 +113,7 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
     try:
         write_atomically(path, msgspec.json.format(msgspec.json.encode(baseline), indent=2) + b"\n")
     except OSError as error:
-        raise ResultsError(f"{path} can't be written: {error.strerror}") from error
+        raise NotWrittenError(f"{path} can't be written: {error.strerror}") from error
 
 
 def baseline_of(

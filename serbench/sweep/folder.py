@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from serbench.environment import Environment
-from serbench.errors import ResultsError
+from serbench.errors import NotWrittenError, ResultsError
 from serbench.files import remove_unfinished, write_atomically
 from serbench.paths import kind_of, unreadable
 from serbench.results import Run, read_run, store_run
@@ -145,4 +145,4 @@ def _save(path: Path, manifest: Manifest) -> None:
     try:
         write_atomically(path / MANIFEST, encode_manifest(manifest))
     except OSError as error:
-        raise ResultsError(f"{path / MANIFEST} can't be written: {error.strerror}") from error
+        raise NotWrittenError(f"{path / MANIFEST} can't be written: {error.strerror}") from error

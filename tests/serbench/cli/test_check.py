@@ -121,13 +121,48 @@ def test_summaries_are_written(baseline: Path, tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_summary_that_can_t_be_written_hides_no_verdict(baseline: Path, tmp_path: Path) -> None:
-    file = tmp_path / "file" / "it.md"
-    result = check(baseline, tmp_path / "runs", "--no-times", "--markdown", str(file))
+    result = check(baseline, tmp_path / "runs", "--no-times", "--markdown", "/dev/full")
     assert "check it: passed" in result.stdout
     assert (result.exit_code, one_line(result.stderr.splitlines()[-1])) == (
-        2,
-        f"serbench: {file} can't be written: No such file or directory",
+        1,
+        "serbench: /dev/full can't be written: No space left on device",
     )
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("--markdown", "{}"), "--markdown {} can't be written: it is a folder; name a file"),
+        (("--github-json", "{}/no/x"), "--github-json {}/no/x can't be written: there is no folder {}/no"),
+        (("--markdown", "{}/file/x"), "--markdown {}/file/x can't be written: there is no folder {}/file"),
+        ((), "$GITHUB_STEP_SUMMARY {} can't be written: it is a folder; name a file"),
+    ],
+)
+def test_a_summary_that_can_t_be_written_is_told_before_measuring(
+    args: tuple[str, ...], told: str, baseline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    if not args:
+        monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))
+    result = check(baseline, tmp_path / "runs", "--no-times", *(arg.format(tmp_path) for arg in args))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert one_line(result.stderr) == f"serbench: {told.format(tmp_path, tmp_path)}"
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("it", "it is a folder; name a file"), ("file/x.json", "there is no folder {}/file"), ("no/x.json", "")],
+)
+def test_a_baseline_that_can_t_be_written_is_told_before_measuring(name: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "it").mkdir()
+    (tmp_path / "file").write_text("")
+    path = tmp_path / name
+    result = call("check", str(path), "--update", *SMALL, *TIGHT, "--no-times", "-q", folder=tmp_path / "runs")
+    assert (result.exit_code, (tmp_path / "runs").exists()) == ((2, False) if told else (0, True))
+    if told:
+        told = told.format(tmp_path)
+        assert one_line(result.stderr) == f"serbench: the baseline {path} can't be written: {told}"
 
 
 def test_github_action_benchmark_can_read_it(baseline: Path, tmp_path: Path) -> None:

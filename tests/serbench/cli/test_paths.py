@@ -5,14 +5,19 @@ They do not know what is measured.
 
 import errno
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
-from tests.serbench.cli.calling import HERE, call, refused
+from serbench.errors import ResultsError
+from serbench.paths import check_can_replace, check_can_write
+from tests.serbench.cli.calling import HERE, call, one_line, refused
+
+ROOT: Final = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -118,3 +123,31 @@ def test_folders_that_may_not_be_listed_are_told(stored: Path, locked: Path) -> 
     result = call("report", str(locked.parent), folder=locked.parent / "report")
     assert result.exit_code == 0
     assert f"left out: {locked} can't be read: Permission denied" in result.stderr
+
+
+def test_what_is_at_a_path_is_asked_in_one_place() -> None:
+    """pathlib's own is_file, is_dir and exists raise for both of the above."""
+    asking = re.compile(r"(?<!os\.path)\.(is_file|is_dir|exists)\(")
+    files = (ROOT / "serbench").rglob("*.py")
+    assert [str(file) for file in files if asking.search(file.read_text())] == []
+
+
+# --- what can't be written --------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_may_not_be_written_to_is_told_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    for ask in (check_can_write, check_can_replace):
+        with pytest.raises(ResultsError, match=r"it .*/it can't be written: Permission denied"):
+            ask("it", tmp_path / "it")
+
+
+def test_a_disk_that_is_full_as_plans_are_kept_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    result = call("record", "--model", "sim", "--num-prompts", "2", "-q", "--output", str(tmp_path / "it.plans"))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "it.plans can't be written: No space left on device" in one_line(result.stderr)
+    assert not list(tmp_path.iterdir())

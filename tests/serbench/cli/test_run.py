@@ -220,7 +220,7 @@ def test_a_full_disk_is_told_with_what_is_really_kept(tmp_path: Path, monkeypatc
     kept, error = result.stderr.splitlines()
     [path] = tmp_path.iterdir()
     assert kept == f"2 of 4 repeats of delta are kept in {path}"
-    assert error == f"serbench: {path} can't be written: No space left on device"
+    assert (result.exit_code, error) == (1, f"serbench: {path} can't be written: No space left on device")
     assert len(read_run(path).repeats) == 2
 
 

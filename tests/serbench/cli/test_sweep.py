@@ -185,6 +185,7 @@ def test_a_full_disk_is_told_with_what_is_really_kept(tmp_path: Path, monkeypatc
     kept, error = result.stderr.splitlines()
     assert kept.startswith("3 of 8 repeats are kept in ")
     assert error.endswith("can't be written: No space left on device")
+    assert result.exit_code == 1
     assert len(stored(tmp_path)) == 3
 
 
