@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from serbench.environment import describe_environment
+from serbench.errors import ExperimentError
 from serbench.experiment import Experiment, settled
 from serbench.harness import Watcher
 from serbench.hostpath import (
@@ -54,16 +55,20 @@ def measure_hostpath(spec: HostpathSpec, watcher: Watcher) -> Hostpath:
     """Measure every cell that isn't too large, ``repeats`` times after a warm-up.
 
     Raises:
-        ExperimentError: a codec there isn't, or options that can't go together. ModelError: a model there isn't.
+        ExperimentError: every cell is too large, a codec there isn't, or options that can't go together.
+        ModelError: a model there isn't.
         EngineError: what the engine raises.
     """
     base = spec.base
     codecs = [settled(msgspec.structs.replace(base, codec=codec)).codec for codec in dict.fromkeys(spec.codecs)]
     cells = [HostCell(codec=one, batch=at.batch, context=at.context) for at in spec.shapes for one in codecs]
     cells = [msgspec.structs.replace(cell, skipped=reason_to_skip(cell)) for cell in cells]
+    if all(cell.skipped for cell in cells):
+        reasons = dict.fromkeys(f"batch {one.batch:,} at context {one.context:,}: {one.skipped}" for one in cells)
+        raise ExperimentError(f"there is nothing small enough to measure: {'; '.join(reasons)}")
     things = [_thing(spec, base, cell) for cell in cells if not cell.skipped]
     environment = describe_environment()
-    passes = iter(_measure(things, watcher) if things else [])
+    passes = iter(_measure(things, watcher))
     cells = [cell if cell.skipped else summed(cell, next(passes)) for cell in cells]
     return Hostpath(
         spec=msgspec.structs.replace(spec, codecs=tuple(codecs)),

@@ -8,7 +8,7 @@ from serbench.cli import ranges
 @click.command("codecs", short_help="List the codecs, or check one.")
 @click.option("--check", "name", metavar="CODEC", help="Put this codec to the test that every codec must pass.")
 @click.option("--examples", type=ranges.PASSES, default=50, show_default=True, help="Conversations that --check plays.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the conversations.")
+@click.option("--seed", type=ranges.SEEDS, default=0, show_default=True, help="Of the conversations.")
 def command(name: str | None, examples: int, seed: int) -> None:
     """List the codecs with what they send, their options and traits; plug-ins too.
 

@@ -8,7 +8,7 @@ import pytest
 from serbench import doctor
 from serbench_codecs.registry import CODECS, RESULT_FORMATS
 from serbench_engine.models.catalogue import KNOWN_MODELS
-from tests.serbench.cli.calling import call
+from tests.serbench.cli.calling import call, refused
 
 
 def test_every_codec_is_listed_with_its_options() -> None:
@@ -63,3 +63,8 @@ def test_listing_imports_no_torch(command: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("seed", ["-1", str(10**26)])
+def test_a_seed_of_conversations_has_the_range_of_all_others(seed: str) -> None:
+    assert "'--seed'" in refused("codecs", "--check", "delta", "--seed", seed)
