@@ -27,7 +27,7 @@ LONG = Case(
     block_size=16,
     seed=1,
 )
-"""Rows whose keys are split among threads (1,024 each), prompts of several tiles, and windows that begin in mid-block."""
+"""Rows whose keys are split among threads, prompts of several tiles, and windows that begin in mid-block."""
 
 
 def run(
