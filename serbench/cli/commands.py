@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import click
 
-from serbench.cli.main import Terminated, raise_no_more
+from serbench.cli.main import Terminated, interrupt_behind, raise_no_more
 from serbench.errors import BrokenContractError, FaultError, NotWrittenError, OutputError, SerbenchError
 from serbench.report.harmless import harmless
 from serbench_engine.errors import BrokenCodecError, ConfigError, EngineError, RequestError, WorkerError
@@ -118,14 +118,14 @@ class Commands(click.Group):
 def _guarded(run: Callable[[], Any]) -> int:
     """The exit code of ``run``; what it raised is told."""
     try:
-        result = run()
+        result = _uncovered(run)
         sys.stdout.flush()
     except BrokenPipeError:
         _forget_stdout()
         return FAILED
-    except (KeyboardInterrupt, click.Abort) as error:  # click turns the first into the second
+    except (KeyboardInterrupt, click.Abort) as error:
         raise_no_more()
-        terminated = Terminated in (type(error), type(error.__cause__))
+        terminated = isinstance(error, Terminated)
         click.echo(f"serbench: {'terminated' if terminated else 'interrupted'}", err=True)
         return TERMINATED if terminated else INTERRUPTED
     except MemoryError as error:
@@ -142,6 +142,17 @@ def _guarded(run: Callable[[], Any]) -> int:
         _tell(error)
         return exit_code(error)
     return result if isinstance(result, int) else 0
+
+
+def _uncovered(run: Callable[[], Any]) -> Any:
+    """What ``run`` returns; an interrupt that became another error, as click's Abort, is an interrupt again."""
+    try:
+        return run()
+    except Exception as error:
+        interrupt = interrupt_behind(error)
+        if interrupt is None:
+            raise
+        raise interrupt from None
 
 
 def exit_code(error: Exception) -> int:

@@ -38,6 +38,13 @@ def raise_no_more() -> None:
             signal.signal(number, signal.SIG_DFL)
 
 
+def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
+    """The interrupt that became ``error``, if one did: a module in C that begins turns all it gets into ImportErrors."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or (error.__context__ if isinstance(error, ImportError) else None)
+    return error
+
+
 def _on_ending_signals(handler: "signal._HANDLER") -> None:
     """Handle SIGINT and SIGTERM, but for those that whoever started the process wants ignored."""
     for number in (signal.SIGINT, signal.SIGTERM):

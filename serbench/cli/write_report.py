@@ -62,6 +62,7 @@ def command(runs: tuple[str, ...], output: str, baseline: str | None, results: s
 
 def _drawn(survey: "Survey") -> "tuple[list[Drawn | NotDrawn], list[str]]":
     """The plots, and what went wrong with those that fail: the others and the tables are written all the same."""
+    from serbench.cli.main import interrupt_behind
     from serbench.report.plots.listing import PLOTS, draw
 
     plots, failed = [], []
@@ -69,5 +70,7 @@ def _drawn(survey: "Survey") -> "tuple[list[Drawn | NotDrawn], list[str]]":
         try:
             plots.append(draw(plot, survey))
         except Exception as error:
+            if (interrupt := interrupt_behind(error)) is not None:
+                raise interrupt from None
             failed.append(f"{plot.title}: drawing it failed ({type(error).__name__}: {error}); please report this")
     return plots, failed

@@ -78,12 +78,10 @@ def test_by_default_one_of_batch_and_context_varies() -> None:
     assert shapes_of(None, (128, 256)) == (Shape(64, 128), Shape(64, 256))
 
 
-def test_where_all_is_skipped_nothing_can_be_measured() -> None:
-    for command in ("hostpath", "predict"):
-        step = ("--step", "2ms") if command == "predict" else ()
-        line = refused(command, *step, "--batch", "2000000000")
-        assert "there is nothing small enough to measure: batch 2,000,000,000 at context 512: full state" in line
-    assert "needs" in line
+@pytest.mark.parametrize("command", [("hostpath",), ("predict", "--step", "2ms")])
+def test_where_all_is_skipped_nothing_can_be_measured(command: tuple[str, ...]) -> None:
+    line = refused(*command, "--batch", "2000000000")
+    assert "there is nothing small enough to measure: batch 2,000,000,000 at context 512: full state" in line
 
 
 def test_what_is_skipped_is_shown() -> None:

@@ -15,6 +15,7 @@ from serbench.errors import (
     DatasetError,
     ExperimentError,
     FaultError,
+    NotWrittenError,
     OutputError,
     OutputsDifferError,
     ResultsError,
@@ -75,6 +76,7 @@ def test_an_option_that_there_isn_t_offers_the_nearest() -> None:
         (ExperimentError(""), 2),
         (DatasetError(""), 2),
         (ResultsError(""), 2),
+        (NotWrittenError(""), 1),
         (FaultError(""), 1),
         (OutputsDifferError(""), 1),
         (OutputError(""), 1),
@@ -119,6 +121,27 @@ def test_an_interrupt_ends_with_130() -> None:
 def test_sigterm_ends_with_143() -> None:
     result = ended_by(Terminated())
     assert (result.exit_code, result.stderr.strip()) == (143, "serbench: terminated")
+
+
+def became(error: Exception, interrupt: KeyboardInterrupt, *, explicitly: bool) -> Exception:
+    """``error`` as it is raised where ``interrupt`` was caught."""
+    error.__cause__, error.__context__ = (interrupt if explicitly else None), interrupt
+    return error
+
+
+@pytest.mark.parametrize("explicitly", [True, False])
+def test_an_interrupt_that_became_an_import_error_is_one(explicitly: bool) -> None:
+    result = ended_by(became(ImportError("initialization failed"), KeyboardInterrupt(), explicitly=explicitly))
+    assert (result.exit_code, result.stderr.strip()) == (130, "serbench: interrupted")
+    result = ended_by(became(ImportError("initialization failed"), Terminated(), explicitly=explicitly))
+    assert (result.exit_code, result.stderr.strip()) == (143, "serbench: terminated")
+    with pytest.raises(ImportError):
+        ended_by(ImportError("no module"))
+
+
+def test_an_error_while_an_interrupt_is_dealt_with_is_told() -> None:
+    result = ended_by(became(ResultsError("it can't be kept"), KeyboardInterrupt(), explicitly=False))
+    assert (result.exit_code, result.stderr.strip()) == (2, "serbench: it can't be kept")
 
 
 def test_what_the_system_runs_out_of_is_told_in_one_line() -> None:

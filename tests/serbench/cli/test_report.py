@@ -78,3 +78,18 @@ def test_bad_input_is_one_line(results: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "can't be written" in refused("report", str(results), folder=tmp_path / "file" / "out")
     assert "Missing argument" in refused("report")
+
+
+def test_an_interrupt_while_a_plot_is_drawn_is_no_plot_that_failed(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def importing(*_: object) -> object:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as error:
+            raise ImportError("initialization failed") from error
+
+    monkeypatch.setattr(listing, "draw", importing)
+    result = call("report", str(results), folder=tmp_path)
+    assert (result.exit_code, result.stderr.strip()) == (130, "serbench: interrupted")
+    assert list(tmp_path.iterdir()) == []
