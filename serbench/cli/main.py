@@ -39,7 +39,7 @@ def raise_no_more() -> None:
 
 
 def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
-    """The interrupt that became ``error``, if one did: a module in C that begins turns all it gets into ImportErrors."""
+    """The interrupt that became ``error``, if one did: a module in C that begins makes an ImportError of it."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or (error.__context__ if isinstance(error, ImportError) else None)
     return error
