@@ -19,7 +19,6 @@ namespace serbench {
 namespace {
 
 constexpr int64_t SMALL = 1 << 16;  // multiplications for which waking threads takes longer than doing them
-constexpr int MANY_HEADS = 6;  // of so many a few keys take as long to be worked on as memory takes to answer
 constexpr float LOG2_E = 1.4426950408889634f;
 
 class Attention {
@@ -140,13 +139,6 @@ class Attention {
         for (; i < KEYS; ++i) tile.at[i] = tile.at[tile.count - 1];
     }
 
-    // Where those keys are that memory should be asked for while `step` keys from the c-th on are worked on: the next
-    // ones, or, if they take little time, those a tile away.
-    static const int64_t* to_come(const Unit& unit, const Tile& tile, const Tile& next, int c, int step, int columns) {
-        if (unit.heads < MANY_HEADS) return next.at + c;
-        return c + step < columns ? tile.at + c + step : next.at;
-    }
-
     // All heads of WIDTH keys, then of the next: in the order in which they lie in memory.
     void see_in_place(const Task& task, const Unit& unit, const Tile& tile, const Tile& next,
                       const Scratch& scratch) const {
@@ -154,7 +146,7 @@ class Attention {
         const T* keys = (const T*)layer_.keys + unit.head * page_;
         const T* values = (const T*)layer_.values + unit.head * page_;
         for (int c = 0; c < columns; c += WIDTH) {
-            const int64_t* after = to_come(unit, tile, next, c, WIDTH, columns);
+            const int64_t* after = c + WIDTH < columns ? tile.at + c + WIDTH : next.at;
             for (int h = 0; h < unit.heads; ++h) {
                 const T* head = keys + h * page_;
                 float* scores = scratch.scores + h * vectors * KEYS + c;
@@ -167,7 +159,7 @@ class Attention {
         for (int h = 0; h < unit.heads; ++h)
             weigh(task, tile, columns, state(task, unit, h, scratch), scratch, h * vectors);
         for (int c = 0; c < columns; c += WIDTH) {
-            const int64_t* after = to_come(unit, tile, next, c, WIDTH, columns);
+            const int64_t* after = c + WIDTH < columns ? tile.at + c + WIDTH : next.at;
             for (int h = 0; h < unit.heads; ++h) {
                 const Fetching<InPlace<T, Kind>> lines{{values + h * page_, tile.at + c, DIM}, after};
                 product<Kind, LINES_DIM>(scratch.weights + h * vectors * KEYS + c / PER_WORD, KEYS, vectors, lines,
@@ -193,7 +185,7 @@ class Attention {
         const T* keys = (const T*)layer_.keys + unit.head * page_;
         const T* values = (const T*)layer_.values + unit.head * page_;
         for (int c = 0; c < columns; c += TILE) {
-            const int64_t* after = to_come(unit, tile, next, c, TILE, columns);
+            const int64_t* after = c + TILE < columns ? tile.at + c + TILE : next.at;
             for (int h = 0; h < unit.heads; ++h) {
                 UNROLLED for (int i = 0; i < TILE; ++i) fetch(keys + h * page_ + after[i]);
                 alignas(64) T together[TILE * DIM];
@@ -207,7 +199,7 @@ class Attention {
                 std::fill(scratch.weights + v * KEYS + columns / 2, scratch.weights + v * KEYS + KEYS / 2, 0.0f);
         }
         for (int c = 0; c < columns; c += 2 * TILE) {
-            const int64_t* after = to_come(unit, tile, next, c, 2 * TILE, columns);
+            const int64_t* after = c + 2 * TILE < columns ? tile.at + c + 2 * TILE : next.at;
             for (int h = 0; h < unit.heads; ++h) {
                 UNROLLED for (int i = 0; i < 2 * TILE; ++i) fetch(values + h * page_ + after[i]);
                 add_values(values + h * page_, tile.at + c, scratch.weights + h * vectors * KEYS + c / 2, KEYS,
