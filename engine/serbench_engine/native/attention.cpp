@@ -139,6 +139,11 @@ class Attention {
         for (; i < KEYS; ++i) tile.at[i] = tile.at[tile.count - 1];
     }
 
+    // Where the keys are that come next, of which memory should be asked for in time.
+    static const int64_t* following(const Tile& tile, const Tile& next, int key, int columns) {
+        return key < columns ? tile.at + key : next.at;
+    }
+
     // All heads of WIDTH keys, then of the next: in the order in which they lie in memory.
     void see_in_place(const Task& task, const Unit& unit, const Tile& tile, const Tile& next,
                       const Scratch& scratch) const {
@@ -146,7 +151,7 @@ class Attention {
         const T* keys = (const T*)layer_.keys + unit.head * page_;
         const T* values = (const T*)layer_.values + unit.head * page_;
         for (int c = 0; c < columns; c += WIDTH) {
-            const int64_t* after = c + WIDTH < columns ? tile.at + c + WIDTH : next.at;
+            const int64_t* after = following(tile, next, c + WIDTH, columns);
             for (int h = 0; h < unit.heads; ++h) {
                 const T* head = keys + h * page_;
                 float* scores = scratch.scores + h * vectors * KEYS + c;
@@ -159,7 +164,7 @@ class Attention {
         for (int h = 0; h < unit.heads; ++h)
             weigh(task, tile, columns, state(task, unit, h, scratch), scratch, h * vectors);
         for (int c = 0; c < columns; c += WIDTH) {
-            const int64_t* after = c + WIDTH < columns ? tile.at + c + WIDTH : next.at;
+            const int64_t* after = following(tile, next, c + WIDTH, columns);
             for (int h = 0; h < unit.heads; ++h) {
                 const Fetching<InPlace<T, Kind>> lines{{values + h * page_, tile.at + c, DIM}, after};
                 product<Kind, LINES_DIM>(scratch.weights + h * vectors * KEYS + c / PER_WORD, KEYS, vectors, lines,
@@ -185,7 +190,7 @@ class Attention {
         const T* keys = (const T*)layer_.keys + unit.head * page_;
         const T* values = (const T*)layer_.values + unit.head * page_;
         for (int c = 0; c < columns; c += TILE) {
-            const int64_t* after = c + TILE < columns ? tile.at + c + TILE : next.at;
+            const int64_t* after = following(tile, next, c + TILE, columns);
             for (int h = 0; h < unit.heads; ++h) {
                 UNROLLED for (int i = 0; i < TILE; ++i) fetch(keys + h * page_ + after[i]);
                 alignas(64) T together[TILE * DIM];
@@ -199,7 +204,7 @@ class Attention {
                 std::fill(scratch.weights + v * KEYS + columns / 2, scratch.weights + v * KEYS + KEYS / 2, 0.0f);
         }
         for (int c = 0; c < columns; c += 2 * TILE) {
-            const int64_t* after = c + 2 * TILE < columns ? tile.at + c + 2 * TILE : next.at;
+            const int64_t* after = following(tile, next, c + 2 * TILE, columns);
             for (int h = 0; h < unit.heads; ++h) {
                 UNROLLED for (int i = 0; i < 2 * TILE; ++i) fetch(values + h * page_ + after[i]);
                 add_values(values + h * page_, tile.at + c, scratch.weights + h * vectors * KEYS + c / 2, KEYS,
