@@ -2,6 +2,8 @@
 
 from typing import Final
 
+import numpy as np
+
 from serbench_codecs.plan import Int32Array
 
 FEW: Final = 24
@@ -14,3 +16,11 @@ def extent(values: Int32Array) -> tuple[int, int]:
         numbers = values.tolist()
         return min(numbers), max(numbers)
     return int(values.min()), int(values.max())
+
+
+def all_below(values: Int32Array, limit: int) -> bool:
+    """Whether all of ``values``, of which there is at least one, are in [0, limit)."""
+    if len(values) <= FEW:
+        numbers = values.tolist()
+        return min(numbers) >= 0 and max(numbers) < limit
+    return int(values.view(np.uint32).max()) < limit  # what is negative is very large then

@@ -27,8 +27,8 @@ class Forecast:
 
     def admit(self, admitted: Admissions) -> None:
         """Note how many blocks and uncomputed tokens the admitted rows have."""
-        self._num_blocks[admitted.rows] = np.diff(admitted.block_ids.offsets)
-        self._left[admitted.rows] = np.diff(admitted.token_ids.offsets) - admitted.num_computed_tokens
+        self._num_blocks[admitted.rows] = admitted.block_ids.lengths
+        self._left[admitted.rows] = admitted.token_ids.lengths - admitted.num_computed_tokens
         self._steady = False
 
     def next_blocks(self, rows: npt.NDArray[np.intp]) -> Int32Array:
@@ -47,10 +47,11 @@ class Forecast:
         """
         rows = self.rows
         if len(freed) or len(admitted):
-            stays = np.ones(len(self._left), dtype=np.bool_)
-            stays[freed] = False
-            stays[admitted.rows] = False
-            rows = np.concatenate([rows[stays[rows]], admitted.rows])
+            goes = np.zeros(len(self._left), dtype=np.bool_)
+            goes[freed] = True
+            goes[admitted.rows] = True
+            left = goes[rows]
+            rows = np.concatenate([rows[~left] if np.count_nonzero(left) else rows, admitted.rows])
         return rows, self._left[rows]
 
     def is_last_batch(self, plan: StepPlan) -> bool:
@@ -69,5 +70,5 @@ class Forecast:
         """Note the batch of this step. A row that has computed all its tokens samples one for the next step."""
         left = np.maximum(self._left[rows] - counts, 1)
         self._left[rows] = left
-        self._steady = bool((left == 1).all() and (counts == 1).all())
+        self._steady = np.count_nonzero(left != 1) == 0 == np.count_nonzero(counts != 1)
         self.rows, self.counts = rows, counts

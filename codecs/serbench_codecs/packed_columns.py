@@ -3,8 +3,9 @@
 It does not know what else is in a payload. Nothing is allocated for a length that the bytes do not bear out.
 """
 
-from itertools import pairwise
-from typing import Any
+import struct
+from itertools import accumulate, pairwise
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +15,11 @@ from serbench_codecs.plan import SAMPLING_DTYPE, Admissions, Int32Array, Ragged
 INT32 = np.dtype(np.int32)
 INT64 = np.dtype(np.int64)
 
+_COUNT: Final = struct.Struct("<i")
+
 
 class ColumnReader:
-    """Takes columns off a body, one after the other; every one is a copy."""
+    """Takes columns off a body, one after the other; every one is a copy, not to be written to."""
 
     def __init__(self, body: memoryview, offset: int) -> None:
         self._body = body
@@ -32,17 +35,20 @@ class ColumnReader:
             return np.empty(0, dtype=dtype)
         if count < 0:
             raise ValueError(f"a column of {count} items")
-        column = np.frombuffer(self._body, dtype, count, self._offset)
-        self._offset += column.nbytes
-        return column.copy()
+        end = self._offset + count * dtype.itemsize
+        column = np.frombuffer(bytes(self._body[self._offset : end]), dtype, count)
+        self._offset = end
+        return column
 
     def take_int32(self, count: int) -> Int32Array:
         """The next ``count`` int32. Raises ValueError as ``take`` does."""
         return self.take(INT32, count)
 
     def take_count(self) -> int:
-        """The next int32, as a count."""
-        return int(self.take(INT32, 1)[0])
+        """The next int32, as a count. Raises struct.error where there is none."""
+        (count,) = _COUNT.unpack_from(self._body, self._offset)
+        self._offset += _COUNT.size
+        return count  # type: ignore[no-any-return]
 
     def finish(self) -> None:
         """All must have been taken.
@@ -57,7 +63,7 @@ class ColumnReader:
 def pack_admissions(admitted: Admissions) -> list[bytes]:
     """The columns as bytes, to be joined: their number, then each column. Ragged ones as ends and values."""
     request_ids = [request_id.encode() for request_id in admitted.request_ids]
-    id_ends = np.cumsum([len(request_id) for request_id in request_ids], dtype=np.int32)
+    id_ends = np.array([*accumulate(map(len, request_ids))], dtype=np.int32)
     return [
         len(admitted).to_bytes(4, "little"),
         admitted.rows.tobytes(),

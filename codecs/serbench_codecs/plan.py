@@ -3,7 +3,8 @@
 It does not know how plans travel (codec.py, the codecs) nor what a table does with them (table.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import TypeAlias
 
 import msgspec
@@ -52,12 +53,18 @@ class Ragged(msgspec.Struct, frozen=True, eq=False):
     def __getitem__(self, i: int) -> Int32Array:
         return self.values[self.offsets[i] : self.offsets[i + 1]]
 
+    def __iter__(self) -> Iterator[Int32Array]:
+        return (self.values[begin:end] for begin, end in pairwise(self.offsets.tolist()))
+
+    @property
+    def lengths(self) -> Int32Array:
+        """The length of each list, int32[n]."""
+        return self.offsets[1:] - self.offsets[:-1]
+
     @staticmethod
     def of(lists: Sequence[Sequence[int] | Int32Array]) -> "Ragged":
         """Pack lists of ids; the values are copied."""
-        offsets = np.zeros(len(lists) + 1, dtype=np.int32)
-        if lists:
-            np.cumsum([len(one) for one in lists], out=offsets[1:])
+        offsets = np.array([0, *accumulate(map(len, lists))], dtype=np.int32)
         parts = [np.asarray(one, dtype=np.int32) for one in lists]
         return Ragged(offsets, np.concatenate(parts) if parts else NO_ROWS)
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from serbench_codecs.errors import PlanError
-from serbench_codecs.extent import FEW, extent
+from serbench_codecs.extent import FEW, all_below, extent
 from serbench_codecs.plan import NO_ROWS, SAMPLING_DTYPE, Admissions, Int32Array, StepPlan, Writes
 
 IndexArray: TypeAlias = npt.NDArray[np.intp]
@@ -107,19 +107,19 @@ class RequestTable:
 
     def admit(self, admitted: Admissions) -> None:
         """Fill the rows of ``admitted``; what the rows held before is gone."""
-        rows = admitted.rows
+        rows = admitted.rows.astype(np.intp)  # as numpy indexes
         self.serial[rows] = admitted.serials
         self.num_prompt_tokens[rows] = admitted.num_prompt_tokens
         self.num_computed_tokens[rows] = admitted.num_computed_tokens
+        self.num_tokens[rows] = admitted.token_ids.lengths
+        self.num_blocks[rows] = admitted.block_ids.lengths
         self.sampling[rows] = admitted.sampling
-        for i, row in enumerate(rows.tolist()):
-            token_ids, block_ids = admitted.token_ids[i], admitted.block_ids[i]
+        lists = zip(admitted.token_ids, admitted.block_ids, admitted.stop_ids, admitted.request_ids, strict=True)
+        for row, (token_ids, block_ids, stop_ids, request_id) in zip(rows.tolist(), lists, strict=True):
             self.token_ids[row, : len(token_ids)] = token_ids
-            self.num_tokens[row] = len(token_ids)
             self.block_table[row, : len(block_ids)] = block_ids
-            self.num_blocks[row] = len(block_ids)
-            self.stop_ids[row] = admitted.stop_ids[i].copy()
-            self.request_ids[row] = admitted.request_ids[i]
+            self.stop_ids[row] = stop_ids.copy()
+            self.request_ids[row] = request_id
 
     def write_blocks(self, writes: Writes) -> None:
         """Positional writes into ``block_table``; ``num_blocks`` grows to cover them."""
@@ -227,11 +227,11 @@ class RequestTable:
             ("block_ids", admitted.block_ids, limits.max_blocks),
             ("stop_ids", admitted.stop_ids, len(admitted.stop_ids.values)),
         ):
-            lengths = np.diff(ragged.offsets)
-            if (lengths < 0).any() or ragged.offsets[0] != 0 or ragged.offsets[-1] != len(ragged.values):
+            least, most = extent(ragged.lengths)
+            if least < 0 or ragged.offsets[0] != 0 or ragged.offsets[-1] != len(ragged.values):
                 raise PlanError(f"admitted: {name} offsets do not cover their values")
-            if len(lengths) and int(lengths.max()) > width:
-                raise PlanError(f"admitted: {int(lengths.max())} {name} where {width} fit")
+            if most > width:
+                raise PlanError(f"admitted: {most} {name} where {width} fit")
         _below("admitted block ids", admitted.block_ids.values, limits.num_blocks)
         _below("admitted token ids", admitted.token_ids.values, limits.vocab_size)
         if int(admitted.serials.min()) < 1:
@@ -240,10 +240,9 @@ class RequestTable:
 
 def _below(what: str, values: Int32Array, limit: int) -> None:
     """Refuse values outside [0, limit)."""
-    if len(values):
+    if len(values) and not all_below(values, limit):
         least, most = extent(values)
-        if least < 0 or most >= limit:
-            raise PlanError(f"{what}: {least if least < 0 else most} is outside 0 … {limit - 1}")
+        raise PlanError(f"{what}: {least if least < 0 else most} is outside 0 … {limit - 1}")
 
 
 def _few_fit(writes: Writes, num_rows: int, width: int) -> bool:
@@ -258,6 +257,9 @@ def _few_fit(writes: Writes, num_rows: int, width: int) -> bool:
 
 def _write(column: Int32Array, lengths: Int32Array, writes: Writes) -> None:
     """Positional writes into ``column`` [rows, width]; ``lengths`` [rows] grow to cover them."""
+    if len(writes.rows) <= FEW:
+        _write_few(column, lengths, writes)
+        return
     counts, values = writes.counts, writes.values
     rows, starts = writes.rows.astype(np.intp), writes.starts.astype(np.intp)  # as numpy indexes
     if len(values) == len(rows):  # one value a row: the steady step
@@ -267,3 +269,17 @@ def _write(column: Int32Array, lengths: Int32Array, writes: Writes) -> None:
         within = np.arange(len(values), dtype=np.int32) - first
         column[np.repeat(rows, counts), np.repeat(starts, counts) + within] = values
     lengths[rows] = np.maximum(lengths[rows], writes.starts + counts)
+
+
+def _write_few(column: Int32Array, lengths: Int32Array, writes: Writes) -> None:
+    """As ``_write``, one row after the other."""
+    values, done = writes.values, 0
+    for row, start, count in zip(writes.rows.tolist(), writes.starts.tolist(), writes.counts.tolist(), strict=True):
+        end = start + count
+        if count == 1:
+            column[row, start] = values[done]
+        else:
+            column[row, start:end] = values[done : done + count]
+        if lengths[row] < end:
+            lengths[row] = end
+        done += count

@@ -3,7 +3,7 @@
 It does not know requests or rows; the scheduler says what to take and what to give back.
 """
 
-from collections import OrderedDict
+from collections import deque
 from hashlib import blake2b
 
 import numpy as np
@@ -17,35 +17,54 @@ def chain_hash(parent: bytes, token_ids: Int32Array) -> bytes:
 
 
 class BlockPool:
-    """Reference-counted blocks. Free ones are handed out least recently used first, and stay findable until then."""
+    """Reference-counted blocks. Free ones are handed out least recently used first, and stay findable until then.
+
+    A free block that is held again leaves its entry in the queue, which counts as stale: of several entries of a block
+    only the last may be true.
+    """
 
     def __init__(self, num_blocks: int) -> None:
         self._references = np.zeros(num_blocks, dtype=np.int32)
-        self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(num_blocks))
+        self._free = deque(range(num_blocks))
+        self._stale: dict[int, int] = {}  # how many entries of a block in the queue are
+        self._num_free = num_blocks
         self._block_of: dict[bytes, int] = {}
         self._hash_of: dict[int, bytes] = {}
+        self._forgotten: list[tuple[int, bytes]] = []  # by the last allocation
 
     @property
     def num_free(self) -> int:
-        return len(self._free)
+        return self._num_free
 
     def allocate(self, count: int) -> Int32Array:
         """Take ``count`` of the free blocks, int32[count]; what they held can't be found any more."""
         if not count:
             return NO_ROWS
-        blocks = [self._free.popitem(last=False)[0] for _ in range(count)]
-        if self._hash_of:
-            for block in blocks:
-                self._forget(block)
+        pop = self._pop if self._stale else self._free.popleft
+        blocks = [pop() for _ in range(count)]
+        self._num_free -= count
+        self._forgotten = [(block, self._forget(block)) for block in blocks if block in self._hash_of]
         taken = np.array(blocks, dtype=np.int32)
         self._references[taken] = 1
         return taken
 
+    def put_back(self, blocks: Int32Array) -> None:
+        """Undo the last allocation, which gave ``blocks``: they are the next again, and hold what they held."""
+        self._free.extendleft(blocks[::-1].tolist())
+        self._num_free += len(blocks)
+        self._references[blocks] = 0
+        for block, content in self._forgotten:
+            if (newer := self._block_of.get(content)) is not None:
+                del self._hash_of[newer]  # published since: it would not have been the first
+            self._enter(block, content)
+
     def release(self, blocks: Int32Array) -> None:
         """Give up one reference to each block (unique ids), the end of the sequence first to be reused."""
-        self._references[blocks] -= 1
-        idle = blocks[self._references[blocks] == 0]
-        self._free.update(dict.fromkeys(idle[::-1].tolist()))
+        left = self._references[blocks] - 1
+        self._references[blocks] = left
+        idle = blocks[left == 0] if np.count_nonzero(left) else blocks
+        self._free.extend(idle[::-1].tolist())
+        self._num_free += len(idle)
 
     def find(self, hashes: list[bytes]) -> list[int]:
         """The blocks of the longest findable prefix of ``hashes``."""
@@ -59,26 +78,41 @@ class BlockPool:
 
     def count_idle(self, blocks: list[int]) -> int:
         """How many of ``blocks`` are free now, so that holding them takes from ``num_free``."""
-        return sum(block in self._free for block in blocks)
+        return len(blocks) - int(np.count_nonzero(self._references[blocks])) if blocks else 0
 
     def hold(self, blocks: list[int]) -> None:
         """Add one reference to each found block."""
         for block in blocks:
-            self._free.pop(block, None)
+            if not self._references[block]:
+                self._stale[block] = self._stale.get(block, 0) + 1
+                self._num_free -= 1
             self._references[block] += 1
 
-    def publish(self, block: int, content: bytes) -> None:
-        """Make a written block findable; the first of several with the same content stays the one."""
-        if content not in self._block_of and block not in self._hash_of:
-            self._block_of[content] = block
-            self._hash_of[block] = content
+    def publish(self, blocks: list[int], hashes: list[bytes]) -> None:
+        """Make written blocks findable; the first of several with the same content stays the one."""
+        for block, content in zip(blocks, hashes, strict=True):
+            if content not in self._block_of and block not in self._hash_of:
+                self._enter(block, content)
 
     def forget_all(self) -> None:
         """Nothing can be found any more (a recovery: nobody knows what the workers wrote)."""
         self._block_of.clear()
         self._hash_of.clear()
 
-    def _forget(self, block: int) -> None:
-        content = self._hash_of.pop(block, None)
-        if content is not None:
-            del self._block_of[content]
+    def _pop(self) -> int:
+        """The next free block, past stale entries."""
+        while stale := self._stale.get(block := self._free.popleft()):
+            if stale == 1:
+                del self._stale[block]
+            else:
+                self._stale[block] = stale - 1
+        return block
+
+    def _enter(self, block: int, content: bytes) -> None:
+        self._block_of[content] = block
+        self._hash_of[block] = content
+
+    def _forget(self, block: int) -> bytes:
+        content = self._hash_of.pop(block)
+        del self._block_of[content]
+        return content

@@ -212,6 +212,8 @@ class Engine:
         self._link.send(header, body)
         sent = now(CLOCK_MONOTONIC)
         self._scheduler.advance(plan)
+        if self._link.runs_aside:
+            self._scheduler.look_ahead(plan)
         try:
             with self._link.receive() as payload:
                 received = now(CLOCK_MONOTONIC)

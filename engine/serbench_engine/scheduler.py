@@ -5,6 +5,7 @@ run over events only (admissions, endings, preemptions, blocks that fill up).
 """
 
 from collections import deque
+from collections.abc import Iterator
 
 import msgspec
 import numpy as np
@@ -14,6 +15,7 @@ from serbench_codecs.plan import (
     NO_ADMISSIONS,
     NO_ROWS,
     NO_WRITES,
+    SAMPLING_DTYPE,
     Admissions,
     Int32Array,
     Int64Array,
@@ -24,6 +26,7 @@ from serbench_codecs.plan import (
 )
 from serbench_codecs.table import RequestTable, TableLimits
 from serbench_engine.blocks import BlockPool
+from serbench_engine.prefixes import PrefixCache
 from serbench_engine.request import FinishedRequest, FinishReason
 from serbench_engine.steady import SteadyDecode
 from serbench_engine.stopping import Endings, StopRules, keep_logprobs
@@ -77,10 +80,10 @@ class Scheduler:
         self._limits = limits
         self._rules = rules
         self._budget = max_num_batched_tokens
-        self._prefix_caching = prefix_caching
         self._pool = BlockPool(limits.num_blocks)
         self._waiting: deque[TrackedRequest] = deque()
         self._in_row: list[TrackedRequest | None] = [None] * limits.max_num_seqs
+        self._prefixes = PrefixCache(self.table, self._pool, self._in_row) if prefix_caching else None
         self._free_rows = list(range(limits.max_num_seqs))[::-1]
         self._running: Int32Array = NO_ROWS
         self._ones = np.ones(limits.max_num_seqs, dtype=np.int32)
@@ -88,7 +91,6 @@ class Scheduler:
         self._steady: SteadyDecode | None = None
         self._freed: list[int] = []
         self._fresh = _NOTHING_FRESH
-        self._published = np.zeros(limits.max_num_seqs, dtype=np.int32)
         self._ended: list[FinishedRequest] = []
         self._serial = 0
 
@@ -129,14 +131,13 @@ class Scheduler:
     def schedule(self, step: int, epoch: int) -> Scheduled | None:
         """The next step, or None when nothing can run. The table is changed as the plan says, and not yet advanced."""
         steady = self._steady
-        if steady is not None and not self._freed and not (self._waiting and self._free_rows):
-            due = steady.blocks_due
-            if len(due.rows) <= self._pool.num_free:
-                blocks = steady.grow(due, self._pool.allocate(len(due.rows)))
-                tokens = self._known_tokens()
-                plan = StepPlan(step, epoch, NO_ROWS, NO_ADMISSIONS, blocks, tokens, steady.rows, steady.counts)
-                return Scheduled(plan, steady.rows, steady.serials, len(steady.rows))
-        self._steady = None
+        if steady is not None and not (self._waiting and self._free_rows):
+            blocks = steady.grow()
+            if blocks is not None:
+                rows, tokens = steady.rows, self._known_tokens()
+                plan = StepPlan(step, epoch, NO_ROWS, NO_ADMISSIONS, blocks, tokens, rows, steady.counts)
+                return Scheduled(plan, rows, steady.serials, len(rows))
+        self._leave_steady()
         return self._schedule_any(step, epoch)
 
     def _schedule_any(self, step: int, epoch: int) -> Scheduled | None:
@@ -154,35 +155,56 @@ class Scheduler:
         rows = self._running
         if not len(rows):
             return None
-        if not counts.all():
+        if np.count_nonzero(counts) < len(counts):
             rows, counts = rows[counts > 0], counts[counts > 0]
         freed = np.array(self._freed, dtype=np.int32) if self._freed else NO_ROWS
         self._freed.clear()
         plan = StepPlan(step, epoch, freed, admitted, blocks, tokens, rows, counts)
         due = table.num_computed_tokens[rows] + counts == table.num_tokens[rows]
-        sample_rows = rows if due.all() else rows[due]
+        sample_rows = rows if np.count_nonzero(due) == len(due) else rows[due]
         return Scheduled(plan, sample_rows, table.serial[sample_rows], int(counts.sum()))
 
     def advance(self, plan: StepPlan) -> None:
         """Count the step's tokens as computed, once the plan is on its way."""
         self.table.advance(plan)
 
+    def look_ahead(self, plan: StepPlan) -> None:
+        """While the workers run ``plan``, already counted: do what its result can't change. Plans stay the same."""
+        if self._steady is not None:
+            self._steady.look_ahead()
+        if self._prefixes is not None:
+            self._prefixes.look_ahead(plan.batch_rows, self._next_in_queue())
+
+    def _next_in_queue(self) -> Iterator[TrackedRequest]:
+        """The requests that one step's budget can admit at most."""
+        budget = self._budget
+        for request in self._waiting:
+            if budget <= 0:
+                return
+            budget -= len(request.token_ids)
+            yield request
+
+    def _leave_steady(self) -> None:
+        if self._steady is not None:
+            self._steady.leave()
+            self._steady = None
+
     def _count_tokens(self) -> Int32Array:
         """How many tokens each running row gets within the budget, in order; the same object while all decode."""
         rows, table = self._running, self.table
         pending = table.num_tokens[rows] - table.num_computed_tokens[rows]
-        if len(rows) <= self._budget and (pending == 1).all():
+        if len(rows) <= self._budget and not np.count_nonzero(pending != 1):
             if len(self._steady_counts) != len(rows):
                 self._steady_counts = self._ones[: len(rows)]
             return self._steady_counts
         before = np.cumsum(pending) - pending
-        counts: Int32Array = np.clip(self._budget - before, 0, pending).astype(np.int32)
+        counts: Int32Array = np.minimum(np.maximum(self._budget - before, 0), pending).astype(np.int32)
         return counts
 
     def _fit_blocks(self, counts: Int32Array) -> tuple[Int32Array, Int32Array]:
         """Blocks that each running row needs now, int32[running]; preempts the youngest until they are there."""
         needed = self._blocks_needed(counts)
-        while int(needed.sum()) > self._pool.num_free:
+        while len(needed) and int(needed.sum()) > self._pool.num_free:
             self._preempt_last()
             counts, needed = counts[:-1], needed[:-1]
         return counts, needed
@@ -191,19 +213,18 @@ class Scheduler:
         rows, table, size = self._running, self.table, self._limits.block_size
         ends = table.num_computed_tokens[rows] + counts
         held = table.num_blocks[rows]
-        if not (ends > held * size).any():
-            return self._ones[:0]
+        if not np.count_nonzero(ends > held * size):
+            return NO_ROWS
         needed: Int32Array = np.maximum(-(-ends // size) - held, 0)
         return needed
 
     def _grow(self, needed: Int32Array) -> Writes:
         """Allocate the needed blocks and enter them into the table."""
-        total = int(needed.sum())
-        if not total:
+        if not len(needed):
             return NO_WRITES
         which = np.flatnonzero(needed)
         rows = self._running[which]
-        writes = Writes(rows, self.table.num_blocks[rows], needed[which], self._pool.allocate(total))
+        writes = Writes(rows, self.table.num_blocks[rows], needed[which], self._pool.allocate(int(needed.sum())))
         self.table.write_blocks(writes)
         return writes
 
@@ -211,7 +232,7 @@ class Scheduler:
         fresh, self._fresh = self._fresh, _NOTHING_FRESH
         if self._freed:
             alive = self.table.serial[fresh.rows] == fresh.serials
-            if not alive.all():
+            if np.count_nonzero(alive) < len(alive):
                 fresh = Fresh(fresh.rows[alive], fresh.serials[alive], fresh.starts[alive], fresh.token_ids[alive])
         if not len(fresh.rows):
             return NO_WRITES
@@ -225,7 +246,7 @@ class Scheduler:
         counts: list[int] = []
         while self._waiting and self._free_rows and budget > 0:
             request = self._waiting[0]
-            found = self._find_prefix(request)
+            found = [] if self._prefixes is None else self._prefixes.find(request)
             computed = len(found) * self._limits.block_size
             count = min(len(request.token_ids) - computed, budget)
             new = -(-(computed + count) // self._limits.block_size) - len(found)
@@ -233,7 +254,9 @@ class Scheduler:
                 break
             self._waiting.popleft()
             self._pool.hold(found)
-            blocks = np.concatenate([np.array(found, dtype=np.int32), self._pool.allocate(new)])
+            blocks = self._pool.allocate(new)
+            if found:
+                blocks = np.concatenate([np.array(found, dtype=np.int32), blocks])
             taken.append((self._enter_row(request, len(found)), request, blocks, computed))
             counts.append(count)
             budget -= count
@@ -243,15 +266,6 @@ class Scheduler:
         self.table.admit(admitted)
         return admitted, np.array(counts, dtype=np.int32)
 
-    def _find_prefix(self, request: TrackedRequest) -> list[int]:
-        if not self._prefix_caching:
-            return []
-        size = self._limits.block_size
-        full = (
-            len(request.token_ids) - 1
-        ) // size  # at least one token is computed, so that there is a logit to sample
-        return self._pool.find(request.block_hashes(request.token_ids, size, full))
-
     def _enter_row(self, request: TrackedRequest, num_found: int) -> int:
         row = self._free_rows.pop()
         self._serial += 1
@@ -260,7 +274,8 @@ class Scheduler:
             request.num_cached_tokens = num_found * self._limits.block_size
         self.cached_tokens += num_found * self._limits.block_size
         self._in_row[row] = request
-        self._published[row] = num_found
+        if self._prefixes is not None:
+            self._prefixes.enter(row, num_found)
         self._rules.enter(row, request)
         return row
 
@@ -274,7 +289,7 @@ class Scheduler:
 
     def _leave_row(self, row: int) -> TrackedRequest:
         """Free a row and its blocks; the request takes its ids along. The caller removes it from ``_running``."""
-        self._steady = None
+        self._leave_steady()
         table = self.table
         request = self._in_row[row]
         assert request is not None
@@ -300,7 +315,8 @@ class Scheduler:
             self._preempt_last()
         self._freed.clear()
         self._fresh = _NOTHING_FRESH
-        self._pool.forget_all()
+        if self._prefixes is not None:
+            self._prefixes.forget_all()
 
     # --- update -----------------------------------------------------------------------------------------------
 
@@ -319,23 +335,25 @@ class Scheduler:
             starts, serials = steady.append(ids), steady.serials
             quiet = not steady.reaches_length and self._rules.nobody_stops(ids, now_ns)
         else:
-            self._steady = None
+            self._leave_steady()
             rows, ids, starts = self._append(scheduled, result)
             serials, quiet = table.serial[rows], False
         self._fresh = Fresh(rows, serials, starts, ids)
-        if self._prefix_caching:
-            self._publish(plan.batch_rows)
+        if self._prefixes is not None:
+            self._prefixes.publish(plan.batch_rows)
         if not quiet:
             self._end(self._rules.judge(table, rows, ids, starts, now_ns))
         if self._steady is None and len(rows) == len(self._running) and plan.batch_counts is self._steady_counts:
-            self._steady = SteadyDecode(table, self._running, self._steady_counts, self._rules.length_limits)
+            self._steady = SteadyDecode(
+                table, self._pool, self._running, self._steady_counts, self._rules.length_limits
+            )
         return Update(rows, ids, self.take_ended())
 
     def _append(self, scheduled: Scheduled, result: StepResult) -> tuple[Int32Array, Int32Array, Int32Array]:
         """Append what was sampled for rows that are still the same requests': rows, ids and where they went."""
         rows, ids, logprobs, table = scheduled.sample_rows, result.token_ids, result.logprobs, self.table
         alive = table.serial[rows] == scheduled.serials
-        if not alive.all():  # ended while the plan was in flight
+        if np.count_nonzero(alive) < len(alive):  # ended while the plan was in flight
             rows, ids = rows[alive], ids[alive]
             logprobs = None if logprobs is None else keep_logprobs(logprobs, alive)
         starts = table.num_tokens[rows]
@@ -351,20 +369,6 @@ class Scheduler:
             self._end_row(row, reason, stop_reason)
         self._running = self._running[self.table.serial[self._running] != 0]
 
-    def _publish(self, rows: Int32Array) -> None:
-        """Blocks that this step's KV has filled become findable."""
-        table, size = self.table, self._limits.block_size
-        full = table.num_computed_tokens[rows] // size
-        for row in rows[full > self._published[rows]].tolist():
-            request = self._in_row[row]
-            if request is None:
-                continue
-            count = int(table.num_computed_tokens[row]) // size
-            hashes = request.block_hashes(table.token_ids[row], size, count)
-            for i in range(int(self._published[row]), count):
-                self._pool.publish(int(table.block_table[row, i]), hashes[i])
-            self._published[row] = count
-
 
 def _admissions(taken: list[tuple[int, TrackedRequest, Int32Array, int]]) -> Admissions:
     requests = [request for _, request, _, _ in taken]
@@ -376,6 +380,6 @@ def _admissions(taken: list[tuple[int, TrackedRequest, Int32Array, int]]) -> Adm
         num_computed_tokens=np.array([computed for _, _, _, computed in taken], dtype=np.int32),
         token_ids=Ragged.of([request.token_ids for request in requests]),
         block_ids=Ragged.of([blocks for _, _, blocks, _ in taken]),
-        sampling=np.concatenate([request.sampling for request in requests]),
+        sampling=np.frombuffer(b"".join([request.sampling.tobytes() for request in requests]), SAMPLING_DTYPE),
         stop_ids=Ragged.of([request.stop_ids for request in requests]),
     )

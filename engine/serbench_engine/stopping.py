@@ -63,7 +63,7 @@ class StopRules:
         self._now_ns = now_ns
         if self._watched or extent(token_ids)[0] == FAILED_ROW:
             return False
-        return not self._num_heeding or not any((token_ids == eos).any() for eos in self._eos_token_ids)
+        return not self._num_heeding or not any(np.count_nonzero(token_ids == eos) for eos in self._eos_token_ids)
 
     def judge(
         self, table: RequestTable, rows: Int32Array, token_ids: Int32Array, starts: Int32Array, now_ns: int
@@ -71,11 +71,11 @@ class StopRules:
         """The rows that end with ``token_ids`` int32[s], just appended at ``starts`` int32[s]."""
         self._now_ns = now_ns
         first = starts == table.num_prompt_tokens[rows]
-        if first.any():
+        if np.count_nonzero(first):
             self._first_ns[rows[first]] = now_ns
         endings: Endings = []
         failed = token_ids == FAILED_ROW
-        if failed.any():
+        if np.count_nonzero(failed):
             table.num_tokens[rows[failed]] -= 1
             endings += [(row, "error", None) for row in rows[failed].tolist()]
         over = starts + 1 >= self.length_limits[rows]
@@ -84,7 +84,7 @@ class StopRules:
             endings += [(row, "stop", None) for row in rows[stopped].tolist()]
         if self._watched:
             endings += self._ask_watches(rows, token_ids, starts, {row for row, _, _ in endings})
-        if over.any():
+        if np.count_nonzero(over):
             ended = {row for row, _, _ in endings}
             endings += [(row, "length", None) for row in rows[over].tolist() if row not in ended]
         return endings
@@ -95,7 +95,7 @@ class StopRules:
         hit: npt.NDArray[np.bool_] = token_ids == self._eos_token_ids[0]
         for eos in self._eos_token_ids[1:]:
             hit |= token_ids == eos
-        if not hit.any():
+        if not np.count_nonzero(hit):
             return None
         hit &= self._heeds_eos[rows] & (starts >= self._min_length[rows])
         return hit

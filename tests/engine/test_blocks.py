@@ -25,7 +25,7 @@ def test_the_end_of_a_sequence_is_reused_before_its_start() -> None:
 def test_a_freed_block_is_findable_until_it_is_handed_out_again() -> None:
     pool = BlockPool(2)
     block = int(pool.allocate(1)[0])
-    pool.publish(block, b"content")
+    pool.publish([block], [b"content"])
     pool.release(np.array([block], dtype=np.int32))
     assert pool.find([b"content"]) == [block]
     pool.allocate(2)
@@ -35,7 +35,7 @@ def test_a_freed_block_is_findable_until_it_is_handed_out_again() -> None:
 def test_held_blocks_are_shared_and_freed_by_the_last_holder() -> None:
     pool = BlockPool(2)
     taken = pool.allocate(1)
-    pool.publish(int(taken[0]), b"c")
+    pool.publish([int(taken[0])], [b"c"])
     found = pool.find([b"c"])
     assert pool.count_idle(found) == 0
     pool.hold(found)
@@ -49,17 +49,30 @@ def test_held_blocks_are_shared_and_freed_by_the_last_holder() -> None:
 def test_a_prefix_ends_at_the_first_block_that_is_not_there() -> None:
     pool = BlockPool(4)
     blocks = pool.allocate(3).tolist()
-    for block, content in zip(blocks, (b"0", b"1", b"3"), strict=True):
-        pool.publish(block, content)
+    pool.publish(blocks, [b"0", b"1", b"3"])
     assert pool.find([b"0", b"1", b"2", b"3"]) == blocks[:2]
 
 
 def test_the_first_block_with_a_content_stays_the_one() -> None:
     pool = BlockPool(2)
     one, two = pool.allocate(2).tolist()
-    pool.publish(one, b"same")
-    pool.publish(two, b"same")
+    pool.publish([one, two], [b"same", b"same"])
     assert pool.find([b"same"]) == [one]
+
+
+def test_an_allocation_that_is_put_back_leaves_no_trace() -> None:
+    pool = BlockPool(4)
+    old, newer, *_ = pool.allocate(4).tolist()
+    pool.publish([old], [b"c"])
+    pool.release(np.array([2, 3, old], dtype=np.int32))
+    taken = pool.allocate(3)
+    pool.publish([newer], [b"c"])  # while nobody knew of the other
+    pool.put_back(taken)
+    assert pool.find([b"c"]) == [old]
+    assert pool.allocate(3).tolist() == taken.tolist()
+    assert pool.find([b"c"]) == []
+    pool.publish([newer], [b"d"])
+    assert pool.find([b"d"]) == [newer]
 
 
 def test_a_chain_hash_depends_on_all_before_it() -> None:
@@ -76,7 +89,7 @@ def test_no_block_is_lost_or_given_twice(moves: list[tuple[str, int]]) -> None:
         if move == "take" and number <= pool.num_free:
             blocks = pool.allocate(number)
             if number:
-                pool.publish(int(blocks[0]), bytes([blocks[0]]))
+                pool.publish([int(blocks[0])], [bytes([blocks[0]])])
                 held.append(blocks)
         elif move == "drop" and held:
             pool.release(held.pop(number % len(held)))

@@ -1,9 +1,11 @@
 """The scheduler alone, against a model that samples at random: order, budget, blocks, preemption, abort, endings."""
 
+import itertools
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serbench_codecs.plan import FAILED_ROW, StepPlan, StepResult
@@ -26,6 +28,7 @@ class Bench:
     num_blocks: int = 32
     budget: int = 16
     prefix_caching: bool = False
+    looks_ahead: bool = False
 
     def __post_init__(self) -> None:
         limits = TableLimits(self.num_rows, self.max_len, 4, self.num_blocks, 100)
@@ -67,6 +70,8 @@ class Bench:
         assert self.worker.digest(plan.batch_rows, known) == scheduler.table.digest(plan.batch_rows, known)
         self.worker.advance(plan)
         scheduler.advance(plan)
+        if self.looks_ahead:
+            scheduler.look_ahead(plan)
         self._check_blocks()
         names = [scheduler.table.request_ids[row] for row in scheduled.sample_rows]
         ids = [self.next_ids.get(name, [7]).pop(0) if self.next_ids.get(name) else 7 for name in names]
@@ -272,3 +277,41 @@ def test_every_request_gets_all_its_tokens_whatever_the_pressure(
         assert ids == expected[name][: len(ids)]
         assert one.finish_reason == "abort" or len(ids) == len(expected[name])
     assert bench.scheduler._pool.num_free == num_blocks
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(1, 24), st.integers(1, 24)), min_size=1, max_size=8),
+    st.integers(1, 4),
+    st.integers(12, 40),
+    st.integers(4, 30),
+    st.booleans(),
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 7)), max_size=4),
+    st.lists(st.integers(0, 99), max_size=30),
+)
+def test_plans_are_the_same_whether_or_not_it_looks_ahead(
+    arrivals: list[tuple[int, int, int]],
+    num_rows: int,
+    num_blocks: int,
+    budget: int,
+    prefix_caching: bool,
+    aborts: list[tuple[int, int]],
+    ids: list[int],
+) -> None:
+    """Requests that come late, are aborted or stop early take back what was done ahead."""
+    benches = [Bench(num_rows, 64, num_blocks, budget, prefix_caching, looks_ahead) for looks_ahead in (False, True)]
+    for bench in benches:
+        bench.next_ids = {str(i): ids[i:] for i in range(len(arrivals))}
+        for turn in itertools.count():
+            for i, (begin, prompt_len, output_len) in enumerate(arrivals):
+                if turn == begin:
+                    bench.add(str(i), prompt_len, SamplingParams(temperature=0, max_tokens=output_len))
+            for step, which in aborts:
+                if step == turn and str(which) in bench.requests:
+                    bench.scheduler.abort(bench.requests[str(which)])
+            bench.step()
+            if turn > 30 and not bench.scheduler.has_unfinished:
+                break
+    plain, ahead = ([msgspec.msgpack.encode(plan, enc_hook=np.ndarray.tolist) for plan in b.plans] for b in benches)
+    assert plain == ahead
+    assert benches[0].scheduler.cached_tokens == benches[1].scheduler.cached_tokens

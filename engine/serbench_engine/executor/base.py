@@ -69,6 +69,11 @@ class WorkerReport(msgspec.Struct, frozen=True):
 class Link(Protocol):
     """One session with all workers: payloads go out to every rank, rank 0 answers."""
 
+    @property
+    def runs_aside(self) -> bool:
+        """Whether the workers run while the scheduler does something else."""
+        ...
+
     def send(self, header: bytes, body: Body) -> None:
         """Send to every worker. Raises WorkerError if one is gone or makes no room within the step timeout."""
         ...

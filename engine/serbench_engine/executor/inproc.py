@@ -19,6 +19,8 @@ from serbench_engine.worker import Worker
 class InprocLink:
     """A session with workers of this process; implements Link."""
 
+    runs_aside = False
+
     def __init__(self, runners: list[ModelRunner], spec: SessionSpec) -> None:
         plans = inproc.InprocChannel(len(runners))
         results = inproc.InprocChannel(1)

@@ -38,6 +38,8 @@ _INTERRUPTED_S: Final = 5.0  # for a step that was given up to end
 class MpLink:
     """A session with workers in other processes; implements Link."""
 
+    runs_aside = True
+
     def __init__(
         self, workers: Workers, num_workers: int, threads: int, spec: SessionSpec, step_timeout_s: float
     ) -> None:
