@@ -46,12 +46,12 @@ class Forecast:
         New arrays, int32[b] each; to be asked for after ``admit``.
         """
         rows = self.rows
-        if len(freed) or len(admitted):
-            goes = np.zeros(len(self._left), dtype=np.bool_)
-            goes[freed] = True
-            goes[admitted.rows] = True
-            left = goes[rows]
-            rows = np.concatenate([rows[~left] if np.count_nonzero(left) else rows, admitted.rows])
+        if len(freed):
+            stays = np.ones(len(self._left), dtype=np.bool_)
+            stays[freed] = False
+            rows = rows[stays[rows]]
+        if len(admitted):
+            rows = np.concatenate([rows, admitted.rows])
         return rows, self._left[rows]
 
     def is_last_batch(self, plan: StepPlan) -> bool:

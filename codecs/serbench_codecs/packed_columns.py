@@ -61,21 +61,26 @@ class ColumnReader:
 
 
 def pack_admissions(admitted: Admissions) -> list[bytes]:
-    """The columns as bytes, to be joined: their number, then each column. Ragged ones as ends and values."""
+    """The columns as bytes, to be joined: their number; those of one int32 an admission, where the ragged ones have
+    their ends; serials and sampling parameters; request ids; the values of the ragged ones.
+    """
     request_ids = [request_id.encode() for request_id in admitted.request_ids]
-    id_ends = np.array([*accumulate(map(len, request_ids))], dtype=np.int32)
+    tokens, blocks, stops = admitted.token_ids, admitted.block_ids, admitted.stop_ids
     return [
         len(admitted).to_bytes(4, "little"),
         admitted.rows.tobytes(),
-        admitted.serials.tobytes(),
         admitted.num_prompt_tokens.tobytes(),
         admitted.num_computed_tokens.tobytes(),
+        np.array([*accumulate(map(len, request_ids))], dtype=np.int32).tobytes(),
+        tokens.offsets[1:].tobytes(),
+        blocks.offsets[1:].tobytes(),
+        stops.offsets[1:].tobytes(),
+        admitted.serials.tobytes(),
         admitted.sampling.tobytes(),
-        id_ends.tobytes(),
         *request_ids,
-        *_pack_ragged(admitted.token_ids),
-        *_pack_ragged(admitted.block_ids),
-        *_pack_ragged(admitted.stop_ids),
+        tokens.values.tobytes(),
+        blocks.values.tobytes(),
+        stops.values.tobytes(),
     ]
 
 
@@ -86,30 +91,25 @@ def take_admissions(reader: ColumnReader) -> Admissions:
         ValueError: it didn't pack these.
     """
     n = reader.take_count()
+    columns = reader.take_int32(7 * n).reshape(7, n)
+    offsets = np.zeros((4, n + 1), dtype=np.int32)
+    offsets[:, 1:] = columns[3:]
+    serials, sampling = reader.take(INT64, n), reader.take(SAMPLING_DTYPE, n)
+    request_ids = _take_strings(reader, offsets[0].tolist())
+    token_ids, block_ids, stop_ids = (Ragged(one, reader.take_int32(int(one[-1]))) for one in offsets[1:])
     return Admissions(
-        rows=reader.take_int32(n),
-        serials=reader.take(INT64, n),
-        num_prompt_tokens=reader.take_int32(n),
-        num_computed_tokens=reader.take_int32(n),
-        sampling=reader.take(SAMPLING_DTYPE, n),
-        request_ids=_take_strings(reader, n),
-        token_ids=_take_ragged(reader, n),
-        block_ids=_take_ragged(reader, n),
-        stop_ids=_take_ragged(reader, n),
+        rows=columns[0],
+        serials=serials,
+        request_ids=request_ids,
+        num_prompt_tokens=columns[1],
+        num_computed_tokens=columns[2],
+        token_ids=token_ids,
+        block_ids=block_ids,
+        sampling=sampling,
+        stop_ids=stop_ids,
     )
 
 
-def _pack_ragged(ragged: Ragged) -> tuple[bytes, bytes]:
-    return ragged.offsets[1:].tobytes(), ragged.values.tobytes()
-
-
-def _take_ragged(reader: ColumnReader, n: int) -> Ragged:
-    offsets = np.zeros(n + 1, dtype=np.int32)
-    offsets[1:] = reader.take_int32(n)
-    return Ragged(offsets, reader.take_int32(int(offsets[-1])))
-
-
-def _take_strings(reader: ColumnReader, n: int) -> list[str]:
-    ends = [0, *reader.take_int32(n).tolist()]
-    joined = reader.take(np.dtype(np.uint8), ends[-1]).tobytes()
-    return [joined[begin:end].decode() for begin, end in pairwise(ends)]
+def _take_strings(reader: ColumnReader, offsets: list[int]) -> list[str]:
+    joined = reader.take(np.dtype(np.uint8), offsets[-1]).tobytes()
+    return [joined[begin:end].decode() for begin, end in pairwise(offsets)]
