@@ -120,6 +120,8 @@ def _about(prepared: Prepared, done: Pass) -> About:
 class RecordedLink:
     """A link within one process; what passes is written down. Implements Link."""
 
+    runs_aside = False
+
     def __init__(self, link: Link, writer: PlansWriter) -> None:
         self._link = link
         self._writer = writer

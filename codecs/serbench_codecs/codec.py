@@ -202,6 +202,21 @@ def parse_header(payload: Buffer, body_bytes: int | None = None) -> Header:
     return Header(kind, epoch, codec, step, length)
 
 
+def is_due(header: Buffer, body_bytes: int, kind: Kind, codec_id: int, epoch: int, step: int) -> bool:
+    """Whether ``header``, which ``body_bytes`` follow, is the one due; quicker than reading it."""
+    return header == _HEADER.pack(MAGIC, FORMAT_VERSION, kind, epoch, codec_id, step, body_bytes)
+
+
+def expect_header(header: Buffer, body_bytes: int, kind: Kind, codec_id: int, epoch: int, step: int) -> None:
+    """Refuse a payload whose ``header``, which ``body_bytes`` follow, is not the one due.
+
+    Raises:
+        MalformedPayloadError, WrongEpochError, OutOfOrderError: as ``parse_header`` and ``check_header`` do.
+    """
+    if not is_due(header, body_bytes, kind, codec_id, epoch, step):
+        check_header(parse_header(header, body_bytes), kind, codec_id, epoch, step)
+
+
 def check_header(header: Header, kind: Kind, codec_id: int, epoch: int, step: int) -> None:
     """Refuse a payload that is not the one due.
 

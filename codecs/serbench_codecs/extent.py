@@ -19,8 +19,8 @@ def extent(values: Int32Array) -> tuple[int, int]:
 
 
 def all_below(values: Int32Array, limit: int) -> bool:
-    """Whether all of ``values``, of which there is at least one, are in [0, limit)."""
+    """Whether all of ``values`` are in [0, limit)."""
     if len(values) <= FEW:
         numbers = values.tolist()
-        return min(numbers) >= 0 and max(numbers) < limit
+        return not numbers or bool(min(numbers) >= 0 and max(numbers) < limit)
     return int(values.view(np.uint32).max()) < limit  # what is negative is very large then

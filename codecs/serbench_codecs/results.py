@@ -13,7 +13,7 @@ import numpy as np
 
 from serbench_codecs.decoding import BAD_BYTES, int32, malformed
 from serbench_codecs.errors import MalformedPayloadError
-from serbench_codecs.extent import extent
+from serbench_codecs.extent import all_below
 from serbench_codecs.pickled import cloudpickle_dumps, pickle_dumps
 from serbench_codecs.plan import FAILED_ROW, Int32Array, Logprobs, StepResult
 from serbench_codecs.table import TableLimits
@@ -135,9 +135,10 @@ class PackedDecoder:
         try:
             num_rows, has_logprobs = _PACKED.unpack_from(payload)
             end = _PACKED.size + num_rows * self._id_type.itemsize
-            ids = np.frombuffer(payload, self._id_type, num_rows, _PACKED.size).astype(np.int32)
-            if self._id_type == _NARROW:
-                ids[ids == _NARROW_FAILED] = FAILED_ROW
+            packed = np.frombuffer(payload, self._id_type, num_rows, _PACKED.size)
+            ids = packed.astype(np.int32)
+            if self._id_type == _NARROW and np.count_nonzero(failed := packed == _NARROW_FAILED):
+                ids[failed] = FAILED_ROW
             if has_logprobs:
                 return ids, _packed_logprobs(payload[end:], num_rows)
             if len(payload) != end:
@@ -252,10 +253,8 @@ def _checked(name: str, result: StepResult, limits: TableLimits) -> StepResult:
     ids, logprobs = result.token_ids, result.logprobs
     if len(ids) > limits.max_num_seqs:
         raise MalformedPayloadError(f"{name}: {len(ids)} ids, where at most {limits.max_num_seqs} rows run")
-    if len(ids):
-        least, most = extent(ids)
-        if least < FAILED_ROW or most >= limits.vocab_size:
-            raise MalformedPayloadError(f"{name}: an id outside 0 … {limits.vocab_size - 1} that is not {FAILED_ROW}")
+    if len(ids) and not all_below(ids, limits.vocab_size) and not all_below(ids[ids != FAILED_ROW], limits.vocab_size):
+        raise MalformedPayloadError(f"{name}: an id outside 0 … {limits.vocab_size - 1} that is not {FAILED_ROW}")
     if logprobs is None:
         return result
     num_entries = len(logprobs.token_ids)

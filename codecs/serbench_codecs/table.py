@@ -240,7 +240,7 @@ class RequestTable:
 
 def _below(what: str, values: Int32Array, limit: int) -> None:
     """Refuse values outside [0, limit)."""
-    if len(values) and not all_below(values, limit):
+    if not all_below(values, limit):
         least, most = extent(values)
         raise PlanError(f"{what}: {least if least < 0 else most} is outside 0 … {limit - 1}")
 
@@ -257,12 +257,13 @@ def _few_fit(writes: Writes, num_rows: int, width: int) -> bool:
 
 def _write(column: Int32Array, lengths: Int32Array, writes: Writes) -> None:
     """Positional writes into ``column`` [rows, width]; ``lengths`` [rows] grow to cover them."""
-    if len(writes.rows) <= FEW:
+    counts, values = writes.counts, writes.values
+    one_each = len(values) == len(counts)  # as in a steady step
+    if len(counts) <= (FEW // 3 if one_each else FEW):
         _write_few(column, lengths, writes)
         return
-    counts, values = writes.counts, writes.values
     rows, starts = writes.rows.astype(np.intp), writes.starts.astype(np.intp)  # as numpy indexes
-    if len(values) == len(rows):  # one value a row: the steady step
+    if one_each:
         column[rows, starts] = values
     else:
         first = np.repeat(np.cumsum(counts) - counts, counts)

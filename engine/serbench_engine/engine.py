@@ -10,7 +10,7 @@ from time import CLOCK_MONOTONIC, CLOCK_PROCESS_CPUTIME_ID, clock_gettime, clock
 import numpy as np
 import numpy.typing as npt
 
-from serbench_codecs.codec import PLAN, RESULT, Body, check_header, codec_id, pack_header, parse_header
+from serbench_codecs.codec import PLAN, RESULT, Body, codec_id, expect_header, pack_header
 from serbench_codecs.errors import CodecError
 from serbench_codecs.plan import Int32Array, StepPlan, StepResult
 from serbench_codecs.registry import get_codec, get_result_format
@@ -72,6 +72,7 @@ class Engine:
         self._recoveries_in_a_row = 0
         self._log = SpanLog(len(SCHEDULER_FIELDS))
         self._batches = BatchesDigest()
+        self._last: tuple[StepPlan, tuple[int, ...]] | None = None  # the step done last and its row of the log
         self._in_step = False
         self._link: Link = executor.open(_session_spec(options, results.name, self._limits))
         self._cpu_begun_s = clock_gettime(CLOCK_PROCESS_CPUTIME_ID)  # last: setting up is not serving
@@ -213,28 +214,38 @@ class Engine:
         sent = now(CLOCK_MONOTONIC)
         self._scheduler.advance(plan)
         if self._link.runs_aside:
+            self._note_last()
             self._scheduler.look_ahead(plan)
         try:
             with self._link.receive() as payload:
                 received = now(CLOCK_MONOTONIC)
-                answer = parse_header(payload.header, _size(payload.body))
-                check_header(answer, RESULT, self._result_id, self._epoch, plan.step)
+                size = _size(payload.body)
+                expect_header(payload.header, size, RESULT, self._result_id, self._epoch, plan.step)
                 objects = self._result_decoder.decode(payload.body)  # type: ignore[arg-type]
                 decoded = now(CLOCK_MONOTONIC)
-                result: StepResult = self._result_decoder.adapt(objects, answer.step, answer.epoch)
-                result_bytes = len(payload.header) + answer.body_bytes if answer.body_bytes else 0
+                result: StepResult = self._result_decoder.adapt(objects, plan.step, plan.epoch)
+                result_bytes = len(payload.header) + size if size else 0
             result_adapted = now(CLOCK_MONOTONIC)
             update = self._scheduler.update(scheduled, result, result_adapted)
         except (PayloadRefused, CodecError) as error:
             return self._recover(error)
         self._recoveries_in_a_row = 0
         updated = now(CLOCK_MONOTONIC)
-        self._batches.add(plan)
         stamps = (begun, scheduled_at, adapted, encoded, sent, received, decoded, result_adapted, updated)
         plan_bytes = len(header) + _size(body) if _size(body) else 0
         sizes = (plan_bytes, result_bytes, len(plan.batch_rows), scheduled.num_tokens)
-        self._log.add(plan.epoch, plan.step, *stamps, *sizes, self._scheduler.has_unfinished)
+        self._last = plan, (plan.epoch, plan.step, *stamps, *sizes, self._scheduler.has_unfinished)
+        if not self._link.runs_aside:
+            self._note_last()
         return update
+
+    def _note_last(self) -> None:
+        """Write down the step that was done last: where workers run aside, while they run the next one."""
+        if self._last is not None:
+            plan, fields = self._last
+            self._batches.add(plan)
+            self._log.add(*fields)
+            self._last = None
 
     def _told(self, update: Update) -> Update:
         for finished in update.finished:
@@ -265,6 +276,7 @@ class Engine:
             WorkerError: a worker is gone or does not report.
         """
         cpu_s = clock_gettime(CLOCK_PROCESS_CPUTIME_ID) - self._cpu_begun_s
+        self._note_last()
         reports = self._link.close()
         return SessionReport.of(
             self._log.to_array(),

@@ -8,7 +8,6 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from serbench_codecs.extent import extent
 from serbench_codecs.plan import FAILED_ROW, Int32Array, Logprobs
 from serbench_codecs.table import RequestTable
 from serbench_engine.request import FinishReason, Logprob
@@ -61,7 +60,7 @@ class StopRules:
     def nobody_stops(self, token_ids: Int32Array, now_ns: int) -> bool:
         """Whether it is plain from the ids alone that no row ends but by its length; rows past their first token."""
         self._now_ns = now_ns
-        if self._watched or extent(token_ids)[0] == FAILED_ROW:
+        if self._watched or np.count_nonzero(token_ids == FAILED_ROW):
             return False
         return not self._num_heeding or not any(np.count_nonzero(token_ids == eos) for eos in self._eos_token_ids)
 

@@ -10,7 +10,7 @@ from time import CLOCK_MONOTONIC, CLOCK_PROCESS_CPUTIME_ID, clock_gettime, clock
 
 import msgspec
 
-from serbench_codecs.codec import END, PLAN, RESULT, Header, check_header, codec_id, pack_header, parse_header
+from serbench_codecs.codec import END, PLAN, RESULT, Header, check_header, codec_id, is_due, pack_header, parse_header
 from serbench_codecs.errors import CodecError, PlanError
 from serbench_codecs.plan import Int32Array, StepPlan
 from serbench_codecs.registry import get_codec, get_result_format
@@ -84,11 +84,14 @@ class Worker:
             received = clock_gettime_ns(CLOCK_MONOTONIC)
             step = self._due
             try:
-                header = parse_header(payload.header, _body_bytes(payload))
-                if header.kind == END:
-                    return False
-                step = header.step
-                taken = self._take(header, payload)
+                size = _body_bytes(payload)
+                if not is_due(payload.header, size, PLAN, self._codec_id, self._epoch, step):
+                    header = parse_header(payload.header, size)
+                    if header.kind == END:
+                        return False
+                    step = header.step
+                    self._expect(header)
+                taken = self._take(step, payload)
             except CodecError as error:
                 self._broken = True
                 self._refuse(PayloadRefused(self._rank, self._epoch, step, f"{type(error).__name__}: {error}"))
@@ -96,9 +99,10 @@ class Worker:
         self._run(taken, received, timeout_s)
         return True
 
-    def _take(self, header: Header, payload: Payload) -> Taken:
-        """From the bytes to a batch, while the payload is valid."""
-        self._expect(header)
+    def _take(self, step: int, payload: Payload) -> Taken:
+        """From the bytes of the payload due to a batch, while the payload is valid."""
+        if self._broken:
+            raise PlanError("an earlier payload of this epoch was refused")
         try:
             objects = self._decoder.decode(payload.body)  # type: ignore[arg-type]
             decoded = clock_gettime_ns(CLOCK_MONOTONIC)
@@ -108,10 +112,10 @@ class Worker:
         except CodecError:
             raise
         except BaseException as error:
-            raise_broken(self._codec, f"the payload of step {header.step} can't be decoded", error)
+            raise_broken(self._codec, f"the payload of step {step} can't be decoded", error)
         if not isinstance(plan, StepPlan):
             raise PlanError(f"codec {self._codec.name} decoded a {type(plan).__name__}; a StepPlan was due")
-        if plan.step != header.step or plan.epoch != header.epoch:
+        if plan.step != step or plan.epoch != self._epoch:
             raise PlanError(f"a plan of step {plan.step}, epoch {plan.epoch} under another header")
         self._apply(plan)
         applied = clock_gettime_ns(CLOCK_MONOTONIC)
@@ -134,6 +138,7 @@ class Worker:
             replied = clock_gettime_ns(CLOCK_MONOTONIC)
         if not self._codec.traits.sampled_ids_travel:
             self._table.append_sampled(batch.sample_rows, result.token_ids)
+            self._runner.look_ahead(self._table)
         self._due = plan.step + 1
         taken_at = (received, taken.decoded, taken.adapted, taken.applied, taken.prepared)
         answered = (forwarded, sampled, result_adapted, replied)
@@ -153,8 +158,6 @@ class Worker:
         if header.kind == PLAN and header.epoch > self._epoch:
             self._begin_epoch(header.epoch, header.step)
         check_header(header, PLAN, self._codec_id, self._epoch, self._due)
-        if self._broken:
-            raise PlanError("an earlier payload of this epoch was refused")
 
     def _apply(self, plan: StepPlan) -> None:
         if self._spec.validate:

@@ -64,6 +64,9 @@ class ReplayRunner:
         """What was sampled when it was recorded."""
         return batch.result
 
+    def look_ahead(self, table: RequestTable) -> None:
+        """There is nothing to prepare."""
+
     def _compare(self, due: StepPlan, plan: StepPlan, table: RequestTable) -> None:
         rows = due.batch_rows
         if not np.array_equal(plan.batch_rows, rows) or not np.array_equal(plan.batch_counts, due.batch_counts):

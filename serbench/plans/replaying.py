@@ -17,7 +17,7 @@ from serbench.garbage import swept
 from serbench.plans.checking import due_rows
 from serbench.plans.reading import Step
 from serbench.plans.replay_runner import ReplayRunner
-from serbench_codecs.codec import PLAN, RESULT, Body, check_header, codec_id, pack_header, parse_header
+from serbench_codecs.codec import PLAN, RESULT, Body, codec_id, expect_header, pack_header
 from serbench_codecs.plan import StepResult
 from serbench_codecs.registry import get_codec, get_result_format
 from serbench_codecs.table import RequestTable, TableLimits
@@ -152,12 +152,12 @@ class ReplaySession:
         sent = now(CLOCK_MONOTONIC)
         with self._link.receive() as payload:
             received = now(CLOCK_MONOTONIC)
-            answer = parse_header(payload.header, _size(payload.body))
-            check_header(answer, RESULT, self._result_id, plan.epoch, plan.step)
+            size = _size(payload.body)
+            expect_header(payload.header, size, RESULT, self._result_id, plan.epoch, plan.step)
             objects = self._result_decoder.decode(payload.body)  # type: ignore[arg-type]
             decoded = now(CLOCK_MONOTONIC)
-            result = self._result_decoder.adapt(objects, answer.step, answer.epoch)
-            result_bytes = len(payload.header) + answer.body_bytes if answer.body_bytes else 0
+            result = self._result_decoder.adapt(objects, plan.step, plan.epoch)
+            result_bytes = len(payload.header) + size if size else 0
         done = now(CLOCK_MONOTONIC)
         self._take_in(step, result)
         plan_bytes = len(header) + _size(body) if _size(body) else 0

@@ -14,6 +14,7 @@ from serbench_codecs.codec import (
     Header,
     check_header,
     codec_id,
+    expect_header,
     pack_header,
     parse_header,
 )
@@ -96,7 +97,12 @@ def test_every_length_but_the_right_one_is_refused() -> None:
 def test_another_payload_than_the_one_due_is_refused(header: Header, error: type[CodecError], says: str) -> None:
     with pytest.raises(error, match=says):
         check_header(header, PLAN, 7, 2, 5)
+    with pytest.raises(error, match=says):
+        expect_header(pack_header(header.kind, header.codec_id, header.epoch, header.step, b""), 0, PLAN, 7, 2, 5)  # type: ignore[arg-type]
     check_header(Header(PLAN, 2, 7, 5, 0), PLAN, 7, 2, 5)
+    expect_header(pack_header(PLAN, 7, 2, 5, b"12"), 2, PLAN, 7, 2, 5)
+    with pytest.raises(MalformedPayloadError, match="3 bytes of body where the header says 2"):
+        expect_header(pack_header(PLAN, 7, 2, 5, b"12"), 3, PLAN, 7, 2, 5)
 
 
 def test_names_have_ids_of_their_own() -> None:

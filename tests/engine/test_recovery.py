@@ -18,7 +18,9 @@ Fault = Callable[[bytes, bytes], tuple[bytes, bytes]]
 
 
 class FaultyLink:
-    """Passes payloads on, those of the given sends changed by ``fault``."""
+    """Passes payloads on, those of the given sends changed by ``fault``. The scheduler looks ahead."""
+
+    runs_aside = True
 
     def __init__(self, inner: Link, fault: Fault, at: set[int]) -> None:
         self._inner, self._fault, self._at = inner, fault, at

@@ -36,6 +36,9 @@ class PlantingRunner:
     def sample(self, output: int, batch: SimulatedBatch) -> StepResult:
         return self._inner.sample(output, batch)
 
+    def look_ahead(self, table: RequestTable) -> None:
+        """Nothing: what is planted is to be seen."""
+
 
 def _outputs(plant: Plant | None, at: int = 10) -> tuple[Outputs, int]:
     """What comes out, and how often the engine noticed by itself that something was wrong (another number of ids)."""

@@ -1,4 +1,4 @@
-"""What a worker asks of a model runner: three calls a step. It does not know codecs or transports."""
+"""What a worker asks of a model runner: four calls a step. It does not know codecs or transports."""
 
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ class Batch(Protocol):
 
 
 class ModelRunner(Protocol):
-    """The model with its KV cache and sampler behind one worker. The three calls are clocked by the worker."""
+    """The model with its KV cache and sampler behind one worker. The first three calls are clocked by the worker."""
 
     @property
     def device_ns(self) -> int:
@@ -40,4 +40,11 @@ class ModelRunner(Protocol):
 
     def sample(self, output: Any, batch: Any) -> StepResult:
         """Sample the rows that are due, and wait for the device (phase ``sample``)."""
+        ...
+
+    def look_ahead(self, table: RequestTable) -> None:
+        """The step was answered, and ``table`` holds what it sampled: do what the next ``prepare`` may be spared.
+
+        Nothing waits for it; it must change nothing but how long the next step takes.
+        """
         ...

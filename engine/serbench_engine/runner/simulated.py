@@ -87,6 +87,10 @@ class SimulatedRunner:
         self.device_ns = max(time.monotonic_ns(), self._device_free_ns) - output
         return StepResult(batch.step, batch.epoch, ids)
 
+    def look_ahead(self, table: RequestTable) -> None:
+        """See ModelRunner.look_ahead."""
+        self._inputs.look_ahead(table)
+
     def _write_state(self, inputs: StepInputs, previous_slots: npt.NDArray[np.int64]) -> None:
         before = np.where(inputs.starts > 0, self._kv[previous_slots], np.uint64(0))
         positions = inputs.positions.astype(np.uint64)

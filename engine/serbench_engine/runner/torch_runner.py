@@ -1,4 +1,4 @@
-"""The runner of real models: weights, KV cache, attention and sampler on one device, three calls a step.
+"""The runner of real models: weights, KV cache, attention and sampler on one device, four calls a step.
 
 It does not know codecs, transports or architectures; what a plan means is inputs.py's business.
 """
@@ -102,6 +102,10 @@ class TorchRunner:
                 last=None if len(last) == count else self._tensor(last),
                 attend=_of_first(count, self._rows(count), self._attention.begin(inputs, table.block_table)),
             )
+
+    def look_ahead(self, table: RequestTable) -> None:
+        """See ModelRunner.look_ahead."""
+        self._preparer.look_ahead(table)
 
     def _tensor(self, column: Int32Array) -> Tensor:
         """On the device, int32[n], and as many zeros after it as its rows are padded with."""
