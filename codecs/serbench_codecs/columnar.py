@@ -40,6 +40,8 @@ ALL_FLAGS: Final = FREED | ADMITTED | BLOCKS | BATCH
 
 UINT16: Final = np.dtype(np.uint16)
 
+_NONE_WRONG: Final = bytes(4)
+
 
 class ColumnarEncoder:
     """Packs what a decoder that saw the same plans can't tell itself."""
@@ -91,10 +93,12 @@ class ColumnarEncoder:
         if are_next and len(blocks.values) == len(rows):
             self._forecast.hold(rows, starts + self._ones[: len(rows)])
             return APPEND_ONE, blocks.rows.tobytes() + blocks.values.tobytes()
-        self._forecast.hold(rows, np.maximum(held, starts + blocks.counts))
+        ends = starts + blocks.counts
         rows_and_counts = blocks.rows.tobytes() + blocks.counts.tobytes()
         if are_next:
+            self._forecast.hold(rows, ends)
             return APPEND, rows_and_counts + blocks.values.tobytes()
+        self._forecast.hold(rows, np.maximum(held, ends))
         return POSITIONAL, rows_and_counts + starts.tobytes() + blocks.values.tobytes()
 
     def _pack_batch(self, plan: StepPlan) -> tuple[int, list[bytes]]:
@@ -102,6 +106,8 @@ class ColumnarEncoder:
             return SAME, []
         rows, counts = self._forecast.batch(plan.freed, plan.admitted)
         if rows.tobytes() == plan.batch_rows.tobytes():
+            if counts.tobytes() == plan.batch_counts.tobytes():
+                return FORECAST, [_NONE_WRONG]
             wrong = np.flatnonzero(counts != plan.batch_counts).astype(np.int32)
             return FORECAST, [len(wrong).to_bytes(4, "little"), wrong.tobytes(), plan.batch_counts[wrong].tobytes()]
         return WHOLE, [
@@ -172,11 +178,14 @@ class ColumnarDecoder:
 
     def _blocks(self, reader: ColumnReader, num_writes: int, kind: int) -> Writes:
         rows = reader.take_int32(num_writes)
-        counts = self._ones[:num_writes] if kind == APPEND_ONE else reader.take_int32(num_writes)
-        held = self._forecast.next_blocks(rows.astype(np.intp))
+        index = rows.astype(np.intp)
+        one_each = kind == APPEND_ONE
+        counts = self._ones[:num_writes] if one_each else reader.take_int32(num_writes)
+        held = self._forecast.next_blocks(index)
         starts = reader.take_int32(num_writes) if kind == POSITIONAL else held
-        values = reader.take_int32(int(counts.sum(dtype=np.int64)))
-        self._forecast.hold(rows.astype(np.intp), np.maximum(held, starts + counts))
+        values = reader.take_int32(num_writes if one_each else int(counts.sum(dtype=np.int64)))
+        ends = starts + counts
+        self._forecast.hold(index, np.maximum(held, ends) if kind == POSITIONAL else ends)
         return Writes(rows, starts, counts, values)
 
     def _batch(
@@ -187,8 +196,9 @@ class ColumnarDecoder:
             rows, counts = reader.take(self._row_type, number), reader.take(self._count_type, number)
             return rows.astype(np.int32), counts.astype(np.int32)
         rows, counts = self._forecast.batch(freed, admitted)
-        wrong = reader.take_int32(number)
-        counts[wrong] = reader.take_int32(number)
+        if number:
+            wrong = reader.take_int32(number)
+            counts[wrong] = reader.take_int32(number)
         return rows, counts
 
 

@@ -59,6 +59,7 @@ class RequestTable:
         self.num_prompt_tokens = np.zeros(rows, dtype=np.int32)
         self.num_computed_tokens = np.zeros(rows, dtype=np.int32)
         self.block_table = np.zeros((rows, limits.max_blocks), dtype=np.int32)
+        self.token_ids.fill(0); self.block_table.fill(0)
         self.num_blocks = np.zeros(rows, dtype=np.int32)
         self.sampling = np.zeros(rows, dtype=SAMPLING_DTYPE)
         self.stop_ids: list[Int32Array] = [np.empty(0, dtype=np.int32)] * rows

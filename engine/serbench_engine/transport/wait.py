@@ -32,7 +32,10 @@ WaitKind: TypeAlias = Literal["auto", "spin", "block"]
 Clock: TypeAlias = Callable[[], float]
 
 SPIN_S: Final = 250e-6
-"""The longest that ``auto`` spins in one wait."""
+"""The longest that ``auto`` spins where nobody has told that a core is spare, and after a sleep."""
+
+SPIN_THROUGH_S: Final = 4e-3
+"""Waits of up to so long it spins through where a core is spare: one that has slept is slow for some 100 µs after."""
 
 LEAD_S: Final = 150e-6
 """So long before the expected end ``auto`` wakes up: timers are late by 50 µs and more."""
@@ -179,7 +182,7 @@ class AutoWait:
             if self._source.block(min(end, wakes) - now):
                 return True
             now = self._clock()
-        if now - wakes < SPIN_S and now + spin_s < end:  # not again where a wait goes on after a timeout
+        if now - wakes < spin_s and now + spin_s < end:  # not again where a wait goes on after a timeout
             if spin(self._source, now + spin_s, self._clock):
                 self._penalty = max(1, self._penalty // 2)
                 return True
@@ -189,9 +192,12 @@ class AutoWait:
     def _forecast(self) -> tuple[float, float]:
         """How long to sleep before spinning is worth it (for ever where it isn't), and how long to spin then."""
         shortest, *_, longest, _ = sorted(self._recent)
-        nap_s = max(0.0, shortest - LEAD_S) if longest > SPIN_S else 0.0
+        through_s = SPIN_THROUGH_S if self._foresees else SPIN_S
+        if longest <= through_s:
+            return 0.0, min(through_s, 1.5 * longest + _SLACK_S)
+        nap_s = max(0.0, shortest - LEAD_S)
         spin_s = min(SPIN_S, 1.5 * (longest - nap_s) + _SLACK_S)
-        if longest - nap_s > SPIN_S or (nap_s and not self._foresees):
+        if longest - nap_s > SPIN_S or not self._foresees:
             return math.inf, spin_s
         return nap_s, spin_s
 
