@@ -1,17 +1,18 @@
 """How a receiver waits: asleep in the kernel, spinning, or what the waits before suggest. It does not know for what.
 
-Spinning saves the wake-up of a process, 5 to 50 µs, and costs the time of a core. ``auto`` buys the one with the other
-only where that is cheap: it looks at the last few waits and
+Spinning saves the wake-up of a process, 5 to 50 µs, and a core's first 100 µs after a sleep, in which it is slow; it
+costs the time of a core. ``auto`` buys the one with the other only where that is cheap: it looks at the last few waits
+and
 
-- spins at once where they were short, as a worker's are between an answer and the next plan;
-- sleeps first and spins from shortly before the expected end where they were long and alike, and somebody has told that
-  a core is spare meanwhile (``foresees``);
-- sleeps all along where they were long, or scattered by more than what it would spin.
+- spins through where they were short (SPIN_S), or somebody has told that a core is spare while they last (``foresees``)
+  and they were no longer than SPIN_THROUGH_S;
+- sleeps first and spins from shortly before the expected end where a core is spare and they were longer, but alike;
+- sleeps all along else.
 
-It never spins longer than SPIN_S a wait, nor much longer than the waits before lasted. After a spin in vain it sleeps
-through the next wait, and through eight times as many after another: where there are more processes than cores, the one
-that is waited for may have none while this one spins. So it goes on spinning only if three spins of four succeed. And
-it sleeps all along while others want its core (contention.py).
+It never spins much longer than the waits before lasted. After a spin in vain it sleeps through the next wait, and
+through eight times as many after another: where there are more processes than cores, the one that is waited for may
+have none while this one spins. So it goes on spinning only if three spins of four succeed. And it sleeps all along
+while others want its core (contention.py).
 
 The other end must be another process: a thread that spins keeps the interpreter from the others of its process.
 """

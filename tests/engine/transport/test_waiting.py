@@ -13,7 +13,7 @@ from serbench_engine.errors import TransportError, TransportTimeout
 from serbench_engine.transport import shm
 from serbench_engine.transport.base import Channel, Receiver, Sender
 from serbench_engine.transport.contention import FIRST_PAUSE_S, MOST_SHARE, WINDOW_S, Contention, thread_run_delay_ns
-from serbench_engine.transport.wait import LEAD_S, SPIN_S, AutoWait, PollSource, Waiting
+from serbench_engine.transport.wait import LEAD_S, SPIN_S, SPIN_THROUGH_S, AutoWait, PollSource, Waiting
 from tests.engine.transport.conftest import WAYS
 from tests.engine.transport.test_processes import Start, Started, line, start
 
@@ -211,7 +211,13 @@ def test_one_long_wait_among_short_ones_costs_one_sleep() -> None:
     assert waited(wait, source, 25 * US)[1] == 0
 
 
-@pytest.mark.parametrize("after_s", [0.0005, 0.002, 0.01])
+@pytest.mark.parametrize("after_s", [0.0005, 0.002, 0.0039])
+def test_auto_spins_through_waits_of_a_few_milliseconds_where_a_core_is_spare(after_s: float) -> None:
+    wait, source = taught(*[after_s] * 5)
+    assert waited(wait, source, 1.2 * min(after_s, 0.003))[1] == 0
+
+
+@pytest.mark.parametrize("after_s", [0.005, 0.01, 0.05])
 def test_auto_sleeps_first_and_spins_towards_the_end_where_a_core_is_spare(after_s: float) -> None:
     wait, source = taught(*[after_s] * 5)
     spun_s, slept_s = waited(wait, source, after_s)
@@ -221,17 +227,18 @@ def test_auto_sleeps_first_and_spins_towards_the_end_where_a_core_is_spare(after
 
 @pytest.mark.parametrize(
     ("waits_s", "foresees"),
-    [([0.002] * 5, False), ([0.001, 0.002, 0.003, 0.004, 0.005], True)],
+    [([0.002] * 5, False), ([0.004, 0.005, 0.006, 0.007, 0.008], True)],
     ids=["no core is spare", "nobody knows how long"],
 )
 def test_auto_sleeps_all_along_where_spinning_is_dear(waits_s: list[float], foresees: bool) -> None:
     wait, source = taught(*waits_s, foresees=foresees)
-    assert waited(wait, source, 0.003)[0] == 0
+    assert waited(wait, source, 0.005)[0] == 0
 
 
-def test_auto_never_spins_longer_than_it_says() -> None:
-    wait, source = taught(*[200 * US] * 5)
-    assert waited(wait, source, 10.0)[0] <= SPIN_S + 50 * US
+@pytest.mark.parametrize(("foresees", "most_s"), [(False, SPIN_S), (True, SPIN_THROUGH_S)])
+def test_auto_never_spins_longer_than_it_says(foresees: bool, most_s: float) -> None:
+    wait, source = taught(*[0.9 * most_s] * 5, foresees=foresees)
+    assert waited(wait, source, 10.0)[0] <= most_s + 50 * US
 
 
 def test_after_spins_in_vain_auto_sleeps_through_more_and_more_waits() -> None:
