@@ -4,11 +4,16 @@ It does not know what the columns are for: the torch runner makes tensors of the
 them.
 """
 
+from typing import Final
+
 import msgspec
 import numpy as np
 
 from serbench_codecs.plan import NO_ROWS, Int32Array, Int64Array, StepPlan
 from serbench_codecs.table import IndexArray, RequestTable
+
+_FEW_MOVED: Final = 6
+"""Up to so many slots are looked up one by one in less time than numpy needs to begin."""
 
 
 class StepInputs(msgspec.Struct, frozen=True, eq=False):
@@ -34,22 +39,6 @@ class StepInputs(msgspec.Struct, frozen=True, eq=False):
     decode_only: bool
 
 
-class Columns(msgspec.Struct, frozen=True, eq=False):
-    """What of StepInputs no new block changes, and where each token is: ``token_index`` intp[t] its row, ``places``
-    intp[t] its position, ``blocks`` intp[t] which of its row's blocks that is in.
-    """
-
-    starts: Int32Array
-    seq_lens: Int32Array
-    token_ids: Int32Array
-    positions: Int32Array
-    samples: Int32Array
-    sample_rows: Int32Array
-    token_index: IndexArray
-    places: IndexArray
-    blocks: IndexArray
-
-
 class InputPreparer:
     """Makes StepInputs; keeps what is the same from step to step while the batch is the same object."""
 
@@ -60,41 +49,31 @@ class InputPreparer:
         self._index = NO_ROWS.astype(np.intp)
         self._query_starts = np.zeros(1, dtype=np.int32)
         self._all = NO_ROWS
-        self._ahead: Columns | None = None
+        self._ahead: StepInputs | None = None
+        self._place_of: dict[int, int] = {}  # row → its place in the batch
 
     def prepare(self, plan: StepPlan, table: RequestTable) -> StepInputs:
         """``table`` with the plan applied and not yet advanced."""
-        rows, counts = plan.batch_rows, plan.batch_counts
-        columns, self._ahead = self._ahead, None
-        if rows is not self._rows or counts is not self._counts:
-            self._see(rows, counts)
-            columns = None
-        if columns is None or len(plan.freed) or len(plan.admitted) or len(plan.tokens):
-            columns = self._columns(table)
-        slots = table.block_table[columns.token_index, columns.blocks].astype(np.int64)
-        slots -= columns.blocks  # (block − its place in the row) · size + position = block · size + offset
-        slots *= table.limits.block_size
-        slots += columns.places
-        return StepInputs(
-            rows=rows,
-            counts=counts,
-            starts=columns.starts,
-            seq_lens=columns.seq_lens,
-            token_ids=columns.token_ids,
-            positions=columns.positions,
-            slots=slots,
-            query_starts=self._query_starts,
-            samples=columns.samples,
-            sample_rows=columns.sample_rows,
-            decode_only=self._decode_only,
-        )
+        ahead, self._ahead = self._ahead, None
+        if plan.batch_rows is not self._rows or plan.batch_counts is not self._counts:
+            self._see(plan.batch_rows, plan.batch_counts)
+        elif ahead is not None and not (len(plan.freed) or len(plan.admitted) or len(plan.tokens)):
+            if len(plan.blocks):
+                self._move(ahead, plan.blocks.rows, table)
+            return ahead
+        return self._inputs(table)
 
     def look_ahead(self, table: RequestTable) -> None:
-        """The step is done, ``table`` holds what it sampled: begin the next one, should it run the same batch."""
-        if self._decode_only:
-            self._ahead = self._columns(table)
+        """The step is done, ``table`` holds what it sampled: make the next one's columns, should it run the same batch.
 
-    def _columns(self, table: RequestTable) -> Columns:
+        Only new blocks can change them then.
+        """
+        if self._decode_only:
+            self._ahead = self._inputs(table)
+            if not self._place_of:
+                self._place_of = {row: place for place, row in enumerate(self._rows.tolist())}
+
+    def _inputs(self, table: RequestTable) -> StepInputs:
         rows, counts, index = self._rows, self._counts, self._index
         starts = table.num_computed_tokens[index]
         seq_lens = starts + counts
@@ -108,17 +87,31 @@ class InputPreparer:
         num_tokens = table.num_tokens[index]
         all_due = seq_lens.tobytes() == num_tokens.tobytes()  # numpy takes longer to tell
         samples = self._all if all_due else np.flatnonzero(seq_lens == num_tokens).astype(np.int32)
-        return Columns(
+        return StepInputs(
+            rows=rows,
+            counts=counts,
             starts=starts,
             seq_lens=seq_lens,
             token_ids=table.token_ids[token_index, places],
             positions=positions,
+            slots=_slots(table, token_index, places),
+            query_starts=self._query_starts,
             samples=samples,
             sample_rows=rows if all_due else rows[samples],
-            token_index=token_index,
-            places=places,
-            blocks=places // table.limits.block_size,
+            decode_only=self._decode_only,
         )
+
+    def _move(self, inputs: StepInputs, rows: Int32Array, table: RequestTable) -> None:
+        """Some of ``rows`` hold other blocks than when the slots of ``inputs``, a decode, were looked up."""
+        slots, starts, size = inputs.slots, inputs.starts, table.limits.block_size
+        places = [place for row in rows.tolist() if (place := self._place_of.get(row)) is not None]
+        if len(places) > _FEW_MOVED:
+            moved = np.array(places, dtype=np.intp)
+            slots[moved] = _slots(table, self._index[moved], starts[moved].astype(np.intp))
+            return
+        for place in places:
+            block, offset = divmod(int(starts[place]), size)
+            slots[place] = int(table.block_table[self._rows[place], block]) * size + offset
 
     def _see(self, rows: Int32Array, counts: Int32Array) -> None:
         self._rows, self._counts = rows, counts
@@ -127,3 +120,14 @@ class InputPreparer:
         self._query_starts = np.zeros(len(rows) + 1, dtype=np.int32)
         np.cumsum(counts, out=self._query_starts[1:])
         self._all = np.arange(len(rows), dtype=np.int32)
+        self._place_of = {}
+
+
+def _slots(table: RequestTable, rows: IndexArray, places: IndexArray) -> Int64Array:
+    """Where the KV of each token goes: row and position in it, intp[t] each."""
+    blocks = places // table.limits.block_size
+    slots: Int64Array = table.block_table[rows, blocks].astype(np.int64)
+    slots -= blocks  # (block − its place in the row) · size + position = block · size + offset
+    slots *= table.limits.block_size
+    slots += places
+    return slots

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from serbench_codecs.plan import NO_ADMISSIONS, NO_ROWS, NO_WRITES, Int32Array, StepPlan, StepResult, Writes
@@ -16,7 +16,7 @@ from serbench_engine.scheduler import Scheduler
 from serbench_engine.stopping import StopRules
 from serbench_engine.tracked import TrackedRequest
 
-LIMITS = TableLimits(3, 32, 4, 24, 100)
+LIMITS = TableLimits(10, 32, 4, 60, 100)
 
 
 def columns(inputs: StepInputs) -> bytes:
@@ -39,15 +39,18 @@ def tracked(name: str, prompt_len: int, output_len: int) -> TrackedRequest:
 
 @settings(deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(1, 12), st.integers(1, 20)), min_size=1, max_size=8),
-    st.integers(3, 16),
+    st.lists(st.tuples(st.integers(1, 12), st.integers(1, 20)), min_size=1, max_size=14),
+    st.integers(3, 40),
     st.booleans(),
 )
+@example([(4, 12)] * 10, 40, False)  # all need a block at once
 def test_columns_begun_ahead_are_those_made_in_time(
     lengths: Sequence[tuple[int, int]], budget: int, sampled_ids_travel: bool
 ) -> None:
     """Arrivals, chunks, endings, rows reused at once, preemptions; ids that the worker knows or is told."""
-    scheduler = Scheduler(LIMITS, StopRules(3, ()), max_num_batched_tokens=budget, prefix_caching=False)
+    scheduler = Scheduler(
+        LIMITS, StopRules(LIMITS.max_num_seqs, ()), max_num_batched_tokens=budget, prefix_caching=False
+    )
     for i, (prompt_len, output_len) in enumerate(lengths):
         scheduler.add(tracked(str(i), prompt_len, output_len))
     table, ahead, in_time = RequestTable(LIMITS), InputPreparer(), InputPreparer()
