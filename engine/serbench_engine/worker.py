@@ -37,7 +37,8 @@ class Taken(msgspec.Struct, frozen=True, eq=False, gc=False):
 class Worker:
     """Runs steps one after another. A payload that can't be used is reported through ``refuse`` and not run.
 
-    A payload of a higher epoch starts everything anew: table, decoder, the runner's memory of rows.
+    A payload of a higher epoch starts everything anew: table, decoder, the runner's memory of rows. ``runs_aside``:
+    the scheduler does something else meanwhile (as Link.runs_aside), so that work after an answer costs nothing.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Worker:
         receiver: Receiver,
         sender: Sender | None,
         refuse: Callable[[PayloadRefused], None],
+        runs_aside: bool,
     ) -> None:
         self._rank = rank
         self._runner = runner
@@ -57,6 +59,7 @@ class Worker:
         self._refuse = refuse
         self._codec = get_codec(spec.codec)
         self._codec_id = codec_id(self._codec.name)
+        self._looks_ahead = runs_aside and not self._codec.traits.sampled_ids_travel
         results = get_result_format(spec.result_format)
         self._result_id = codec_id(results.name)
         self._result_encoder = results.ends(spec.limits)[0]
@@ -138,6 +141,7 @@ class Worker:
             replied = clock_gettime_ns(CLOCK_MONOTONIC)
         if not self._codec.traits.sampled_ids_travel:
             self._table.append_sampled(batch.sample_rows, result.token_ids)
+        if self._looks_ahead:
             self._runner.look_ahead(self._table)
         self._due = plan.step + 1
         taken_at = (received, taken.decoded, taken.adapted, taken.applied, taken.prepared)

@@ -38,6 +38,7 @@ class InprocLink:
                 receiver=plans.receiver(rank),
                 sender=results.sender() if rank == 0 else None,
                 refuse=self._refused.append,
+                runs_aside=self.runs_aside,
             )
             for rank, runner in enumerate(runners)
         ]

@@ -75,7 +75,7 @@ def _run_session(control: ControlSocket, rank: int, runner: ModelRunner, opening
         control.send(Refused(refused.epoch, refused.step, refused.reason, number=payloads))
 
     try:
-        worker = Worker(rank, runner, opening.spec, receiver, sender, refuse)
+        worker = Worker(rank, runner, opening.spec, receiver, sender, refuse, runs_aside=True)
         control.send(Opened())
         payloads = 1
         while _step(worker):
