@@ -64,12 +64,15 @@ class Times(msgspec.Struct, frozen=True):
 
 
 class HostPass(msgspec.Struct, frozen=True, kw_only=True):
-    """One pass of a cell: ``order`` is its turn among all. ``phases_us`` and bytes are medians over its steps."""
+    """One pass of a cell: ``order`` is its turn among all. ``phases_us``, ``ahead_us`` and bytes are medians over its
+    steps.
+    """
 
     group: int
     order: int
     steps: int
     host_us: Times
+    ahead_us: float
     phases_us: dict[str, float]
     plan_bytes: float
     result_bytes: float
@@ -78,7 +81,8 @@ class HostPass(msgspec.Struct, frozen=True, kw_only=True):
 class HostCell(msgspec.Struct, frozen=True, kw_only=True):
     """A codec at a shape. ``skipped`` says why it was not measured, and is empty where it was.
 
-    ``host_us`` (its p50, p99, mean), ``phases_us`` and bytes a step: medians over the passes of each pass's own.
+    ``host_us`` (its p50, p99, mean), ``phases_us`` and bytes a step: medians over the passes of each pass's own; so is
+    ``ahead_us``, what both sides did beside a step that did not wait for it, and which is in none of the others.
     """
 
     codec: str
@@ -86,6 +90,7 @@ class HostCell(msgspec.Struct, frozen=True, kw_only=True):
     context: int
     skipped: str = ""
     host_us: Times = Times(0.0, 0.0, 0.0)
+    ahead_us: float = 0.0
     phases_us: dict[str, float] = {}
     plan_bytes: float = 0.0
     result_bytes: float = 0.0
@@ -131,6 +136,7 @@ def summed(cell: HostCell, passes: Sequence[HostPass]) -> HostCell:
         host_us=Times(
             *(float(median(getattr(one.host_us, name) for one in passes)) for name in ("p50", "p99", "mean"))
         ),
+        ahead_us=float(median(one.ahead_us for one in passes)),
         phases_us={name: float(median(one.phases_us[name] for one in passes)) for name in passes[0].phases_us},
         plan_bytes=float(median(one.plan_bytes for one in passes)),
         result_bytes=float(median(one.result_bytes for one in passes)),

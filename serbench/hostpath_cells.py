@@ -137,6 +137,7 @@ def _pass(engine: LiveEngine, thing: Thing, group: int, order: int) -> HostPass:
         order=order,
         steps=thing.steps,
         host_us=host_times(steps),
+        ahead_us=percentile(steps.ahead_us, 50),
         phases_us={name: percentile(us, 50) for name, us in steps.phases_us.items()},
         plan_bytes=percentile(steps.plan_bytes.astype(float), 50),
         result_bytes=percentile(steps.result_bytes.astype(float), 50),

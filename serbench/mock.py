@@ -88,6 +88,7 @@ class MockSession:
             batch_sizes=counts,
             num_tokens=counts,
             device_us=np.zeros(self._steps),
+            ahead_us=np.zeros(self._steps),
             batches_digest=f"{self._steps:032x}",
             preemptions=self._preemptions,
             recoveries=0,

@@ -21,7 +21,7 @@ from serbench.files import write_atomically
 from serbench.paths import kind_of
 from serbench_engine.phases import SCHEDULER_FIELDS, WORKER_FIELDS, SessionReport
 
-SCHEMA: Final = "serbench/spans/1"
+SCHEMA: Final = "serbench/spans/2"
 SUFFIX: Final = ".spans.npz"
 
 Int64Matrix = npt.NDArray[np.int64]

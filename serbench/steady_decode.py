@@ -79,12 +79,15 @@ class SteadyRequests:
 
 
 class SteadySteps(msgspec.Struct, frozen=True, eq=False):
-    """The steps looked at: µs and bytes, each float64[steps] or int64[steps]; ``device_us`` as realised."""
+    """The steps looked at: µs and bytes, each float64[steps] or int64[steps]; ``device_us`` as realised, ``ahead_us``
+    beside the steps (see SessionReport).
+    """
 
     phases_us: dict[str, Float64Array]
     step_us: Float64Array
     host_us: Float64Array
     device_us: Float64Array
+    ahead_us: Float64Array
     plan_bytes: Int64Matrix
     result_bytes: Int64Matrix
 
@@ -145,6 +148,7 @@ def decode_steadily(engine: Engine, requests: Sequence[WorkRequest], steps: int)
         report.step_us[window],
         report.host_us[window],
         report.device_us[window],
+        report.ahead_us[window],
         report.plan_bytes[window],
         report.result_bytes[window],
     )

@@ -158,6 +158,7 @@ def _times(measured: Measured) -> str:
         "sum µs",
         "serbench µs",
         "part",
+        "(ahead µs)",
     )
     rows = []
     for batch in measured.batches:
@@ -167,7 +168,9 @@ def _times(measured: Measured) -> str:
         ]
         ours = measured.of(OURS, batch, "host_us")
         finding = judge(measured.of(PEER, batch, "step_us"), ours, higher_is_better=False)
-        rows.append([str(batch), *(f"{one:,.0f}" for one in parts), f"{median(ours):,.1f}", as_part(finding)])
+        ahead = median(measured.of(OURS, batch, "ahead_us"))
+        ours_in_words = (f"{median(ours):,.1f}", as_part(finding), f"{ahead:,.1f}")
+        rows.append([str(batch), *(f"{one:,.0f}" for one in parts), *ours_in_words])
     return markdown(head, rows)
 
 

@@ -31,6 +31,7 @@ def measure(question: dict[str, Any]) -> dict[str, Any]:
         engine.close()
     return {
         "host_us": percentile(steps.host_us, 50),
+        "ahead_us": percentile(steps.ahead_us, 50),
         "phases_us": {name: percentile(us, 50) for name, us in steps.phases_us.items()},
         "plan_bytes": percentile(steps.plan_bytes.astype(float), 50),
         "result_bytes": percentile(steps.result_bytes.astype(float), 50),

@@ -213,9 +213,7 @@ class Engine:
         self._link.send(header, body)
         sent = now(CLOCK_MONOTONIC)
         self._scheduler.advance(plan)
-        if self._link.runs_aside:
-            self._note_last()
-            self._scheduler.look_ahead(plan)
+        ahead = self._do_ahead(plan, sent) if self._link.runs_aside else 0
         try:
             with self._link.receive() as payload:
                 received = now(CLOCK_MONOTONIC)
@@ -234,13 +232,19 @@ class Engine:
         stamps = (begun, scheduled_at, adapted, encoded, sent, received, decoded, result_adapted, updated)
         plan_bytes = len(header) + _size(body) if _size(body) else 0
         sizes = (plan_bytes, result_bytes, len(plan.batch_rows), scheduled.num_tokens)
-        self._last = plan, (plan.epoch, plan.step, *stamps, *sizes, self._scheduler.has_unfinished)
+        self._last = plan, (plan.epoch, plan.step, *stamps, *sizes, self._scheduler.has_unfinished, ahead)
         if not self._link.runs_aside:
             self._note_last()
         return update
 
+    def _do_ahead(self, plan: StepPlan, since: int) -> int:
+        """While the workers run ``plan``: what need not wait for them. The time since ``since``, in ns."""
+        self._note_last()
+        self._scheduler.look_ahead(plan)
+        return clock_gettime_ns(CLOCK_MONOTONIC) - since
+
     def _note_last(self) -> None:
-        """Write down the step that was done last: where workers run aside, while they run the next one."""
+        """Write down the step that was done last."""
         if self._last is not None:
             plan, fields = self._last
             self._batches.add(plan)

@@ -51,6 +51,7 @@ SCHEDULER_FIELDS: Final = (
     "batch_size",
     "num_tokens",
     "continues",  # 1: more requests were unfinished when the step ended, so the gap to the next step is `other`
+    "ahead_ns",  # spent, while the workers ran this step, on what else need not wait for it; 0 in one process
 )
 WORKER_FIELDS: Final = (
     "epoch",
@@ -65,6 +66,7 @@ WORKER_FIELDS: Final = (
     "result_adapted",
     "replied",
     "device_ns",
+    "ahead_ns",  # spent after the answer
 )
 
 
@@ -105,7 +107,8 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     ``phases_us`` float64[steps] for each of PHASES; ``step_us`` their sum; ``host_us`` = step − forward − sample;
     ``plan_bytes``, ``result_bytes`` int64[steps], header included (0 where nothing was serialized); ``batch_sizes`` and
-    ``num_tokens`` int64[steps]; ``device_us`` float64[steps] the realised time of a simulated device, else 0.
+    ``num_tokens`` int64[steps]; ``device_us`` float64[steps] the realised time of a simulated device, else 0;
+    ``ahead_us`` float64[steps] what scheduler and worker did beside the step, for which it did not wait.
     ``cpu_scheduler_s`` includes the workers where they share the scheduler's process (``cpu_workers_s`` is 0 then).
     ``scheduler_spans`` int64[steps, SCHEDULER_FIELDS] and, by rank, ``worker_spans`` int64[steps, WORKER_FIELDS] are
     the logs as they were written, steps that only one side finished included. ``recoveries``: payloads refused, and
@@ -120,6 +123,7 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     batch_sizes: Int64Matrix
     num_tokens: Int64Matrix
     device_us: Float64Array
+    ahead_us: Float64Array
     batches_digest: str
     preemptions: int
     recoveries: int
@@ -160,6 +164,7 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             batch_sizes=columns["batch_size"],
             num_tokens=columns["num_tokens"],
             device_us=worker[:, WORKER_FIELDS.index("device_ns")] / 1e3,
+            ahead_us=(columns["ahead_ns"] + worker[:, WORKER_FIELDS.index("ahead_ns")]) / 1e3,
             batches_digest=batches_digest,
             preemptions=preemptions,
             recoveries=recoveries,

@@ -59,7 +59,7 @@ class Worker:
         self._refuse = refuse
         self._codec = get_codec(spec.codec)
         self._codec_id = codec_id(self._codec.name)
-        self._looks_ahead = runs_aside and not self._codec.traits.sampled_ids_travel
+        self._runs_aside = runs_aside
         results = get_result_format(spec.result_format)
         self._result_id = codec_id(results.name)
         self._result_encoder = results.ends(spec.limits)[0]
@@ -141,12 +141,13 @@ class Worker:
             replied = clock_gettime_ns(CLOCK_MONOTONIC)
         if not self._codec.traits.sampled_ids_travel:
             self._table.append_sampled(batch.sample_rows, result.token_ids)
-        if self._looks_ahead:
-            self._runner.look_ahead(self._table)
+            if self._runs_aside:
+                self._runner.look_ahead(self._table)
+        ahead = clock_gettime_ns(CLOCK_MONOTONIC) - replied if self._runs_aside else 0
         self._due = plan.step + 1
         taken_at = (received, taken.decoded, taken.adapted, taken.applied, taken.prepared)
         answered = (forwarded, sampled, result_adapted, replied)
-        self._log.add(self._epoch, plan.step, *taken_at, *answered, self._runner.device_ns)
+        self._log.add(self._epoch, plan.step, *taken_at, *answered, self._runner.device_ns, ahead)
 
     def report(self) -> WorkerReport:
         """Timings and digests of the session so far."""

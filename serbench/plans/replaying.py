@@ -163,7 +163,7 @@ class ReplaySession:
         plan_bytes = len(header) + _size(body) if _size(body) else 0
         sizes = (plan_bytes, result_bytes, len(plan.batch_rows), 0)
         stamps = (begun, begun, adapted, encoded, sent, received, decoded, done, done)
-        self._log.add(plan.epoch, plan.step, *stamps, *sizes, 0)
+        self._log.add(plan.epoch, plan.step, *stamps, *sizes, 0, 0)
 
     def _take_in(self, step: Step, result: StepResult) -> None:
         """Follow the recording."""

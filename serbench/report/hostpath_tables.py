@@ -28,6 +28,9 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Phases by column: all but the model's own, forward and sample."""
 
+PHASES_TITLE: Final = (
+    "µs by phase, medians; trans: both ways, send and reply; dec: plan and result; ahead: beside the step, in no other"
+)
 INTERVAL: Final = "with the 95 % interval of the ratio"
 
 
@@ -40,7 +43,7 @@ def hostpath_report(hostpath: Hostpath) -> RenderableType:
         (f"result bytes a step{_at_which(cells)}", _grid(_one_context(cells), lambda cell: figure(cell.result_bytes))),
         (f"growth of the host time with the batch, {INTERVAL}", _growth_table(hostpath.growth_per_request)),
         (f"growth of the host time with the context, {INTERVAL}", _growth_table(hostpath.growth_with_context)),
-        ("µs by phase, medians; trans: both ways, send and reply; dec: plan and result", _phases_table(cells)),
+        (PHASES_TITLE, _phases_table(cells)),
     ]
     return Group(
         Padding(_heading(hostpath), (1, 0, 0, 1)),
@@ -115,7 +118,7 @@ def _phases_table(cells: Sequence[HostCell]) -> Table:
     """A block for each batch and context, a line for each codec."""
     table = FoldingTable(box=SIMPLE_HEAD, show_edge=False, padding=0)
     table.add_column("codec", overflow="fold", min_width=10)
-    for name in ("host", "p99", *COLUMNS):
+    for name in ("host", "p99", *COLUMNS, "ahead"):
         table.add_column(name, justify="right", no_wrap=True)
     for batch, context in dict.fromkeys((cell.batch, cell.context) for cell in cells):
         table.add_section()
@@ -123,7 +126,8 @@ def _phases_table(cells: Sequence[HostCell]) -> Table:
         for cell in cells:
             if (cell.batch, cell.context) == (batch, context) and not cell.skipped:
                 sums = (sum(cell.phases_us[phase] for phase in phases) for phases in COLUMNS.values())
-                table.add_row(cell.codec, *(_short(us) for us in (cell.host_us.p50, cell.host_us.p99, *sums)))
+                columns = (cell.host_us.p50, cell.host_us.p99, *sums, cell.ahead_us)
+                table.add_row(cell.codec, *map(_short, columns))
     return table
 
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from serbench_engine.phases import PHASES, SCHEDULER_FIELDS, WORKER_FIELDS, SpanLog, as_spans, phases_of
+from serbench_engine.executor.base import WorkerReport
+from serbench_engine.phases import PHASES, SCHEDULER_FIELDS, WORKER_FIELDS, SessionReport, SpanLog, as_spans, phases_of
 from tests.engine.serving import random_workload, serve_sim
 
 
@@ -15,9 +16,9 @@ def _spans(
     worker = SpanLog(len(WORKER_FIELDS), capacity=1)
     for step, begun in enumerate((1000, 1200)):
         stamps = (0, 10, 20, 30, sent, answered, 160, 170, 190)
-        scheduler.add(0, step, *(begun + at for at in stamps), 100, 50, 8, 8, step == 0)
+        scheduler.add(0, step, *(begun + at for at in stamps), 100, 50, 8, 8, step == 0, 20)
         stamps = (received, 60, 70, 80, 90, 110, 120, 130, replied)
-        worker.add(0, step, *(begun + at for at in stamps), 7)
+        worker.add(0, step, *(begun + at for at in stamps), 7, 9)
     return scheduler.to_array().copy(), worker.to_array()
 
 
@@ -75,6 +76,27 @@ def test_a_sessions_report_keeps_the_logs_of_both_sides() -> None:
     assert report.scheduler_spans.shape == (len(report.step_us), len(SCHEDULER_FIELDS))
     assert [log.shape for log in report.worker_spans] == [(len(report.step_us), len(WORKER_FIELDS))]
     assert all((phases[name] == report.phases_us[name]).all() for name in PHASES)
+
+
+def test_what_is_done_beside_a_step_is_told_of_both_sides_and_in_no_phase() -> None:
+    """In one process nothing is beside anything."""
+    report = serve_sim(random_workload(1, 6, (10, 60), (5, 20)), codec="cached").report
+    assert not report.ahead_us.any()
+    scheduler, worker = _spans()
+    told = WorkerReport(rank=0, spans=worker.tobytes(), cpu_s=0.0, peak_rss_bytes=0)
+    both = SessionReport.of(
+        scheduler,
+        [told],
+        cpu_s=0.0,
+        shares_process=False,
+        batches_digest="",
+        preemptions=0,
+        recoveries=0,
+        first_refusal="",
+        cached_tokens=0,
+    )
+    assert both.ahead_us == pytest.approx([0.029, 0.029])
+    assert both.step_us == pytest.approx([0.2, 0.19])
 
 
 def test_the_same_work_has_the_same_batches_and_other_work_has_not() -> None:

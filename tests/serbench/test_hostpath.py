@@ -118,6 +118,7 @@ def cell(batch: int, context: int, host_us: list[float]) -> HostCell:
             order=i,
             steps=8,
             host_us=Times(us, 2 * us, us),
+            ahead_us=us / 4,
             phases_us={"encode": us},
             plan_bytes=1.0,
             result_bytes=1.0,
@@ -131,6 +132,7 @@ def test_a_cell_is_the_median_of_its_passes() -> None:
     found = cell(1, 20, [10.0, 30.0, 14.0])
     assert found.host_us == Times(14.0, 28.0, 14.0)
     assert found.phases_us == {"encode": 14.0}
+    assert found.ahead_us == 3.5
 
 
 def test_growth_is_told_between_16_and_1024_where_they_are_there() -> None:

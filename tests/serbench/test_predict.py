@@ -25,6 +25,7 @@ def host_pass(group: int, mean_us: float) -> HostPass:
         order=group,
         steps=8,
         host_us=Times(mean_us / 2, mean_us * 2, mean_us),
+        ahead_us=1.0,
         phases_us={},
         plan_bytes=1.0,
         result_bytes=1.0,

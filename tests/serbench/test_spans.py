@@ -56,7 +56,7 @@ def archive(**arrays: np.ndarray) -> bytes:
     return data.getvalue()
 
 
-HEADER = np.frombuffer(b'{"schema":"serbench/spans/1","run":"run"}', dtype=np.uint8)
+HEADER = np.frombuffer(b'{"schema":"serbench/spans/2","run":"run"}', dtype=np.uint8)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ HEADER = np.frombuffer(b'{"schema":"serbench/spans/1","run":"run"}', dtype=np.ui
         (archive(header=HEADER[:5]), "no archive"),
         (archive(header=np.frombuffer(b'{"schema":"serbench/spans/9","run":"a"}', np.uint8)), "serbench/spans/9"),
         (archive(header=np.frombuffer(b'{"run":"a","scheduler_fields":["x"]}', np.uint8)), "other fields"),
-        (archive(header=HEADER, **{"scheduler.0": np.zeros((2, 3), np.int64)}), r"must be int64\[steps, 16\]"),
+        (archive(header=HEADER, **{"scheduler.0": np.zeros((2, 3), np.int64)}), r"must be int64\[steps, 17\]"),
         (archive(header=HEADER, **{"scheduler.0": np.zeros((2, 16))}), "float64"),
     ],
 )
