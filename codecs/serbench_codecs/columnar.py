@@ -83,7 +83,6 @@ class ColumnarEncoder:
             flags |= kind
             sections.append(blocks)
         kind, batch = self._pack_batch(plan)
-        self._forecast.ran(plan.batch_rows, plan.batch_counts)
         return b"".join([_HEAD.pack(plan.step, len(plan.blocks), plan.epoch, flags | kind), *sections, *batch])
 
     def _pack_blocks(self, blocks: Writes) -> tuple[int, bytes]:
@@ -102,12 +101,17 @@ class ColumnarEncoder:
         return POSITIONAL, rows_and_counts + starts.tobytes() + blocks.values.tobytes()
 
     def _pack_batch(self, plan: StepPlan) -> tuple[int, list[bytes]]:
-        if self._forecast.is_last_batch(plan):
+        forecast = self._forecast
+        if forecast.is_last_batch(plan):
+            forecast.ran(plan.batch_rows, plan.batch_counts)
             return SAME, []
-        rows, counts = self._forecast.batch(plan.freed, plan.admitted)
-        if rows.tobytes() == plan.batch_rows.tobytes():
-            if counts.tobytes() == plan.batch_counts.tobytes():
-                return FORECAST, [_NONE_WRONG]
+        rows, counts = forecast.batch(plan.freed, plan.admitted)
+        as_forecast = rows.tobytes() == plan.batch_rows.tobytes()
+        if as_forecast and counts.tobytes() == plan.batch_counts.tobytes():
+            forecast.ran_as_forecast(plan.batch_rows, plan.batch_counts)
+            return FORECAST, [_NONE_WRONG]
+        forecast.ran(plan.batch_rows, plan.batch_counts)
+        if as_forecast:
             wrong = np.flatnonzero(counts != plan.batch_counts).astype(np.int32)
             return FORECAST, [len(wrong).to_bytes(4, "little"), wrong.tobytes(), plan.batch_counts[wrong].tobytes()]
         return WHOLE, [
@@ -169,10 +173,7 @@ class ColumnarDecoder:
             admitted = take_admissions(reader)
             forecast.admit(admitted)
         blocks = self._blocks(reader, num_writes, flags & BLOCKS) if num_writes else NO_WRITES
-        if flags & BATCH == SAME:
-            forecast.ran_again()
-        else:
-            forecast.ran(*self._batch(reader, flags & BATCH, freed, admitted))
+        self._take_batch(reader, flags & BATCH, freed, admitted)
         reader.finish()
         return StepPlan(step, epoch, freed, admitted, blocks, NO_WRITES, forecast.rows, forecast.counts)
 
@@ -188,18 +189,23 @@ class ColumnarDecoder:
         self._forecast.hold(index, np.maximum(held, ends) if kind == POSITIONAL else ends)
         return Writes(rows, starts, counts, values)
 
-    def _batch(
-        self, reader: ColumnReader, kind: int, freed: Int32Array, admitted: Admissions
-    ) -> tuple[Int32Array, Int32Array]:
+    def _take_batch(self, reader: ColumnReader, kind: int, freed: Int32Array, admitted: Admissions) -> None:
+        forecast = self._forecast
+        if kind == SAME:
+            forecast.ran_again()
+            return
         number = reader.take_count()
         if kind == WHOLE:
             rows, counts = reader.take(self._row_type, number), reader.take(self._count_type, number)
-            return rows.astype(np.int32), counts.astype(np.int32)
-        rows, counts = self._forecast.batch(freed, admitted)
-        if number:
-            wrong = reader.take_int32(number)
-            counts[wrong] = reader.take_int32(number)
-        return rows, counts
+            forecast.ran(rows.astype(np.int32), counts.astype(np.int32))
+            return
+        rows, counts = forecast.batch(freed, admitted)
+        if not number:
+            forecast.ran_as_forecast(rows, counts)
+            return
+        wrong = reader.take_int32(number)
+        counts[wrong] = reader.take_int32(number)
+        forecast.ran(rows, counts)
 
 
 class ColumnarCodec(msgspec.Struct, frozen=True):
