@@ -11,6 +11,7 @@
 #include <new>
 
 #include "dtype.h"
+#include "memory.h"
 #include "pages.h"
 #include "scratch.h"
 #include "tasks.h"
