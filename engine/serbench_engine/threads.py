@@ -7,6 +7,9 @@ THREAD_ENVIRONMENT: Final = (
     # Idle OpenMP threads sleep instead of spinning: two processes that share a few cores otherwise take each other's
     # time, which made a model's decode step up to thirty times slower.
     ("OMP_WAIT_POLICY", "passive"),
+    # GNU's sleep after a tenth of a millisecond. Waking them takes as long, several times in each layer of a model: a
+    # seventh of SmolLM2's decode step. Ten times as much waiting gains little more and costs more on a busy machine.
+    ("GOMP_SPINCOUNT", "4000"),
     # Tokenizers fork threads of their own for a few prompts, and warn when a process is spawned afterwards.
     ("TOKENIZERS_PARALLELISM", "false"),
 )
