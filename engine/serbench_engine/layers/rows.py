@@ -3,7 +3,7 @@
 bfloat16 is computed in float32 and rounded once, either way.
 """
 
-from typing import Final
+from typing import Final, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +11,9 @@ from torch import Tensor
 
 from serbench_engine.layers.activation import Activation
 from serbench_engine.native.library import LayerKernels, layer_kernels
+
+Angles: TypeAlias = tuple[Tensor, Tensor]
+"""Cosines and sines [tokens, 1, head_dim] of the angles by which each token's vectors are turned."""
 
 NAMES: Final = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
@@ -63,15 +66,8 @@ def gate(x: Tensor, activation: Activation) -> Tensor:
     return out
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn ``x`` [tokens, heads, head_dim] by its positions' angles [tokens, 1, head_dim], in place where that works.
-
-    Dimension i pairs with i + head_dim / 2.
-    """
-    kernels = kernels_for(x)
-    if kernels is None or x.stride(2) != 1 or x.stride(1) != x.shape[2]:
-        first, second = x.chunk(2, dim=-1)
-        return x * cos + torch.cat((-second, first), dim=-1) * sin
-    angles = cos.data_ptr(), sin.data_ptr()
-    kernels.rotate(x.data_ptr(), len(x), x.stride(0), x.shape[1], x.shape[2], *angles, torch.get_num_threads())
-    return x
+def rotate(x: Tensor, angles: Angles) -> Tensor:
+    """``x`` [tokens, heads, head_dim] turned by its positions' angles: dimension i pairs with i + head_dim / 2."""
+    cos, sin = angles
+    first, second = x.chunk(2, dim=-1)
+    return x * cos + torch.cat((-second, first), dim=-1) * sin

@@ -58,12 +58,31 @@ class Attention {
         const int64_t block = step_.slots[token] / shape_.block_size, place = step_.slots[token] % shape_.block_size;
         for (int h = head; h < head + heads; ++h) {
             const int64_t to = (block * shape_.kv_heads + h) * page_ + place * DIM;
-            const int64_t from = int64_t(h) * DIM;
-            const T* key = (const T*)vectors_.key + token * vectors_.key_stride + from;
-            const T* value = (const T*)vectors_.value + token * vectors_.value_stride + from;
-            std::memcpy((T*)layer_.keys + to, key, sizeof(T) * DIM);
-            std::memcpy((T*)layer_.values + to, value, sizeof(T) * DIM);
+            T room[DIM];
+            std::memcpy((T*)layer_.keys + to, turned(token, shape_.heads + h, room), sizeof(T) * DIM);
+            std::memcpy((T*)layer_.values + to, vector(token, shape_.heads + shape_.kv_heads + h), sizeof(T) * DIM);
         }
+    }
+
+    // A token's queries come first, then its keys, then its values.
+    const T* vector(int64_t token, int which) const {
+        return (const T*)vectors_.stacked + token * vectors_.stride + int64_t(which) * DIM;
+    }
+
+    // The vector, turned by its token's angles, in `room` if need be: dimension i pairs with i + DIM / 2.
+    const T* turned(int64_t token, int which, T* room) const {
+        const T* from = vector(token, which);
+        if (!vectors_.cos) return from;
+        const T *cos = (const T*)vectors_.cos + token * DIM, *sin = (const T*)vectors_.sin + token * DIM;
+        constexpr int HALF = DIM / 2;
+        for (int i = 0; i < HALF; i += WIDTH) {
+            const int count = std::min(WIDTH, HALF - i);
+            const auto part = [&](const T* of) { return load_part(of + i, count); };
+            const Floats a = part(from), b = part(from + HALF);
+            store_part(room + i, a * part(cos) - b * part(sin), count);
+            store_part(room + HALF + i, b * part(cos + HALF) + a * part(sin + HALF), count);
+        }
+        return room;
     }
 
     void attend(const Unit& unit, const Scratch& scratch) const {
@@ -120,8 +139,8 @@ class Attention {
     // Vector v is of query v / group and head v % group.
     void load_queries(const Task& task, int head, float* to) const {
         for (int v = 0; v < task.count * group_; ++v) {
-            const T* query = (const T*)vectors_.query + (task.first + v / group_) * vectors_.query_stride +
-                             (int64_t(head) * group_ + v % group_) * DIM;
+            T room[DIM];
+            const T* query = turned(task.first + v / group_, head * group_ + v % group_, room);
             for (int w = 0; w < WORDS; w += WIDTH) store(to + v * WORDS + w, line(query, w));
         }
     }

@@ -43,9 +43,6 @@ void serbench_layer_norm(const void* x, int64_t rows, int64_t size, const void* 
                          void* out, int threads);
 // out[rows, size] = silu(x[:, :size]) · x[:, size:].
 void serbench_gate(const void* x, int64_t rows, int64_t size, void* out, int threads);
-// Turns x[rows, heads, size] in place by angles [rows, size]; dimension i pairs with i + size / 2.
-void serbench_rotate(void* x, int64_t rows, int64_t stride, int64_t heads, int64_t size, const void* cos,
-                     const void* sin, int threads);
 // The first place of the highest number of each row; -1 where that is infinite, or any is no number.
 void serbench_likeliest(const void* scores, int64_t rows, int64_t size, int32_t* ids, int threads);
 }
