@@ -102,7 +102,8 @@ class CpuAttention:
     def _apart(self, stacked: Tensor) -> Sequence[Tensor]:
         """[t, heads, head_dim] each."""
         heads = self._shape.num_heads, self._shape.num_kv_heads, self._shape.num_kv_heads
-        return stacked.unflatten(1, (-1, self._shape.head_dim)).split(heads, dim=1)
+        parts: Sequence[Tensor] = stacked.unflatten(1, (-1, self._shape.head_dim)).split(heads, dim=1)
+        return parts
 
     def _look(self, cache: LayerCache, work: WindowWork, query: Tensor) -> Tensor:
         out = torch.empty_like(query, memory_format=torch.contiguous_format)  # [tokens, heads, head_dim]

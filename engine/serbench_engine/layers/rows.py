@@ -31,14 +31,12 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     kernels = kernels_for(x)
     if kernels is None:
         return F.rms_norm(x, weight.shape, weight, eps)
-    size = x.shape[-1]
-    if x.stride(-1) != 1 or (x.dim() == 3 and x.stride(1) != size):
+    outer, *inner, size = x.shape
+    if x.stride(-1) != 1 or (inner and x.stride(1) != size):
         x = x.contiguous()
     out = x.new_empty(x.shape)
-    inner = x.shape[1] if x.dim() == 3 else 1
-    kernels.rms_norm(
-        x.data_ptr(), len(x), x.stride(0), inner, size, weight.data_ptr(), eps, out.data_ptr(), torch.get_num_threads()
-    )
+    shape = outer, x.stride(0), inner[0] if inner else 1, size
+    kernels.rms_norm(x.data_ptr(), *shape, weight.data_ptr(), eps, out.data_ptr(), torch.get_num_threads())
     return out
 
 
@@ -61,8 +59,9 @@ def gate(x: Tensor, activation: Activation) -> Tensor:
         first, second = x.chunk(2, dim=-1)
         return activation(first) * second
     x = x.contiguous()
-    out = x.new_empty((len(x), x.shape[1] // 2))
-    kernels.gate(x.data_ptr(), *out.shape, out.data_ptr(), torch.get_num_threads())
+    rows, size = x.shape[0], x.shape[1] // 2
+    out = x.new_empty((rows, size))
+    kernels.gate(x.data_ptr(), rows, size, out.data_ptr(), torch.get_num_threads())
     return out
 
 
