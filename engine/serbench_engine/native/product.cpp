@@ -25,6 +25,17 @@ enum Then { NOTHING, RELU, GATED };
 int64_t words_of(int64_t inputs) { return (inputs + IN_WORD - 1) / IN_WORD; }
 int64_t panels_of(int64_t outputs) { return (outputs + PANEL - 1) / PANEL; }
 
+// Lines of a panel, whose readers ask for a part of the next panel: as many lines as words.
+struct Ahead {
+    Packed lines;
+    const float* next;
+    INLINE Floats operator()(int k, int column) const {
+        constexpr int TO_SECOND_LEVEL = 2;
+        if (column == 0) __builtin_prefetch(next + k * WIDTH, 0, TO_SECOND_LEVEL);
+        return lines(k, column);
+    }
+};
+
 class RowsTimesWeight {
   public:
     RowsTimesWeight(const Weight& weight, const Product& product)
@@ -33,11 +44,10 @@ class RowsTimesWeight {
     void run(int threads) const {
         const int64_t units = (product_.rows + BLOCK - 1) / BLOCK * panels_;
         if (product_.rows * weight_.inputs * weight_.outputs < SMALL) threads = 1;
-        const int64_t chunk = std::max<int64_t>(1, units / (threads * 8));
 #pragma omp parallel num_threads(threads)
         {
             Rows x;
-#pragma omp for schedule(dynamic, chunk)
+#pragma omp for schedule(guided)  // a thread's units follow each other: it asks for the next panel ahead
             for (int64_t i = 0; i < units; ++i) {
                 const int64_t begin = i / panels_ * BLOCK, end = std::min(product_.rows, begin + BLOCK);
                 if (begin != x.begin) x = read(begin, end);
@@ -95,7 +105,13 @@ class RowsTimesWeight {
     INLINE void multiply(const Rows& x, int64_t row, int64_t panel, float* sums) const {
         const float* from = x.from + (row - x.begin) * x.stride;
         const Packed lines{weight_.panels + panel * words_ * PANEL, PANEL};
-        block_product<WeightKind, R, LINES>(from, int(x.stride), lines, 0, int(words_), sums, PANEL, false);
+        const int64_t turn = (row - x.begin) / R;
+        if (turn < LINES) {
+            const Ahead ahead{lines, lines.from + (PANEL + turn * WIDTH) * words_};
+            block_product<WeightKind, R, LINES>(from, int(x.stride), ahead, 0, int(words_), sums, PANEL, false);
+        } else {
+            block_product<WeightKind, R, LINES>(from, int(x.stride), lines, 0, int(words_), sums, PANEL, false);
+        }
     }
 
     template <int R, class Result>
