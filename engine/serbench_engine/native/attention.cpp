@@ -20,6 +20,7 @@ namespace serbench {
 namespace {
 
 constexpr int64_t SMALL = 1 << 16;  // multiplications for which waking threads takes longer than doing them
+constexpr int TOGETHER = 3;         // query vectors for which a key is read once
 constexpr float LOG2_E = 1.4426950408889634f;
 
 class Attention {
@@ -174,11 +175,8 @@ class Attention {
             const int64_t* after = following(tile, next, c + WIDTH, columns);
             for (int h = 0; h < unit.heads; ++h) {
                 const T* head = keys + h * page_;
-                float* scores = scratch.scores + h * vectors * KEYS + c;
-                store(scores, dots<true>(scratch.queries + h * vectors * WORDS, head, tile.at + c, after));
-                for (int v = 1; v < vectors; ++v)
-                    store(scores + v * KEYS,
-                          dots<false>(scratch.queries + (h * vectors + v) * WORDS, head, tile.at + c, after));
+                score_in_place<TOGETHER, true>(scratch.queries + h * vectors * WORDS, vectors, head, tile.at + c, after,
+                                               scratch.scores + h * vectors * KEYS + c);
             }
         }
         for (int h = 0; h < unit.heads; ++h)
@@ -271,8 +269,7 @@ class Attention {
         score_columns<KEYS>(queries, vectors, columns, scratch);
 #else
         for (int c = 0; c < columns; c += WIDTH)
-            for (int v = 0; v < vectors; ++v)
-                store(scratch.scores + v * KEYS + c, dots<false>(queries + v * WORDS, keys, tile.at + c, nullptr));
+            score_in_place<TOGETHER, false>(queries, vectors, keys, tile.at + c, nullptr, scratch.scores + c);
 #endif
     }
 
@@ -285,18 +282,32 @@ class Attention {
             queries, WORDS, vectors, Packed{scratch.keys, KEYS}, depth, scratch.scores, KEYS, false);
     }
 
-    // One query vector with WIDTH keys; FETCH: ask for those that come next.
-    template <bool FETCH>
-    static INLINE Floats dots(const float* query, const T* keys, const int64_t* at, const int64_t* after) {
-        Floats words[WORDS / WIDTH], sums[WIDTH];
-        UNROLLED for (int w = 0; w < WORDS / WIDTH; ++w) words[w] = load(query + w * WIDTH);
+    // Query vectors with WIDTH keys: V at a time, then what is left of them. FETCH: ask for those that come next.
+    template <int V, bool FETCH>
+    static void score_in_place(const float* queries, int vectors, const T* keys, const int64_t* at,
+                                      const int64_t* after, float* scores) {
+        if (vectors >= V) {
+            dots<V, FETCH>(queries, keys, at, after, scores);
+            if (vectors > V)
+                score_in_place<V, false>(queries + V * WORDS, vectors - V, keys, at, after, scores + V * KEYS);
+        } else if constexpr (V > 1) {
+            score_in_place<V - 1, FETCH>(queries, vectors, keys, at, after, scores);
+        }
+    }
+
+    template <int V, bool FETCH>
+    static void dots(const float* queries, const T* keys, const int64_t* at, const int64_t* after, float* scores) {
+        Floats sums[V][WIDTH];
         UNROLLED for (int i = 0; i < WIDTH; ++i) {
             if constexpr (FETCH) fetch(keys + after[i]);
-            sums[i] = Floats{};
-            UNROLLED for (int w = 0; w < WORDS / WIDTH; ++w)
-                sums[i] = Kind::multiply_add(sums[i], words[w], line(keys + at[i], w * WIDTH));
+            UNROLLED for (int v = 0; v < V; ++v) sums[v][i] = Floats{};
+            UNROLLED for (int w = 0; w < WORDS; w += WIDTH) {
+                const Floats key = line(keys + at[i], w);
+                UNROLLED for (int v = 0; v < V; ++v)
+                    sums[v][i] = Kind::multiply_add(sums[v][i], load(queries + v * WORDS + w), key);
+            }
         }
-        return sum_each(sums);
+        UNROLLED for (int v = 0; v < V; ++v) store(scores + v * KEYS, sum_each(sums[v]));
     }
 
     static INLINE Floats line(const T* from, int word) {
