@@ -10,7 +10,7 @@
 namespace serbench {
 namespace {
 
-constexpr int64_t SMALL = 1 << 17;  // numbers for which waking threads takes longer than doing the work
+constexpr int64_t SMALL = 1 << 15;  // numbers for which waking threads takes longer than doing the work
 
 constexpr int64_t PART = 1024;      // numbers of a row that are looked through one by one
 
