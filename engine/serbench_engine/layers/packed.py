@@ -116,7 +116,8 @@ class Panels:
             other, other_stride = _in_memory(other)
             pointer = other.data_ptr()
         product = Product(x.data_ptr(), pointer, out.data_ptr(), rows, stride, other_stride, then)
-        self._kernels.product(self._weight, product, torch.get_num_threads())
+        if self._kernels.product(self._weight, product, torch.get_num_threads()):
+            raise MemoryError(f"no memory for the product of {rows} rows")
         return out
 
     def plus(self, x: Tensor, other: Tensor) -> Tensor:

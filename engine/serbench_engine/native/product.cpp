@@ -44,13 +44,16 @@ class RowsTimesWeight {
     void run(int threads) const {
         const int64_t units = (product_.rows + BLOCK - 1) / BLOCK * panels_;
         if (product_.rows * weight_.inputs * weight_.outputs < SMALL) threads = 1;
+        const int64_t own = WIDENS ? std::min<int64_t>(BLOCK, product_.rows) * words_ * IN_WORD : 0;
+        float* memory = take(threads * own);
 #pragma omp parallel num_threads(threads)
         {
+            float* wide = memory + omp_get_thread_num() * own;
             Rows x;
 #pragma omp for schedule(guided)  // a thread's units follow each other: it asks for the next panel ahead
             for (int64_t i = 0; i < units; ++i) {
                 const int64_t begin = i / panels_ * BLOCK, end = std::min(product_.rows, begin + BLOCK);
-                if (begin != x.begin) x = read(begin, end);
+                if (begin != x.begin) x = read(begin, end, wide);
                 rows<ROWS>(x, begin, end, i % panels_);
             }
         }
@@ -63,11 +66,10 @@ class RowsTimesWeight {
         const float* from = nullptr;
     };
 
-    Rows read(int64_t begin, int64_t end) const {
+    Rows read(int64_t begin, int64_t end, float* wide) const {
         const T* x = (const T*)product_.x + begin * product_.x_stride;
         if (!WIDENS) return {begin, product_.x_stride / IN_WORD, (const float*)x};
         const int64_t inputs = weight_.inputs, stride = words_ * IN_WORD;
-        float* wide = take(BLOCK * stride);
         for (int64_t row = 0; row < end - begin; ++row)
             for (int64_t i = 0; i < inputs; i += WIDTH) {
                 const int count = int(std::min<int64_t>(WIDTH, inputs - i));
@@ -171,8 +173,13 @@ void serbench_pack(const void* weight, int64_t outputs, int64_t inputs, float* p
             }
 }
 
-void serbench_product(const Weight* weight, const Product* product, int threads) {
-    RowsTimesWeight(*weight, *product).run(threads);
+int serbench_product(const Weight* weight, const Product* product, int threads) {
+    try {
+        RowsTimesWeight(*weight, *product).run(threads);
+    } catch (const std::bad_alloc&) {
+        return 1;
+    }
+    return 0;
 }
 
 void serbench_embed(const Weight* weight, const int32_t* ids, int64_t count, void* out, int threads) {

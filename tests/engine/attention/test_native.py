@@ -73,6 +73,7 @@ def test_long_rows_and_wide_heads(dtype: torch.dtype, head_dim: int, group: int,
         ("-march=x86-64-v3", torch.bfloat16),
         ("-march=x86-64-v3", torch.float16),
         ("-march=x86-64-v4", torch.bfloat16),
+        ("-march=native", torch.bfloat16),
     ],
 )
 def test_other_instruction_sets(target: str, dtype: torch.dtype) -> None:
