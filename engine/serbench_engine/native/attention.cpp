@@ -285,7 +285,7 @@ class Attention {
     // Query vectors with WIDTH keys: V at a time, then what is left of them. FETCH: ask for those that come next.
     template <int V, bool FETCH>
     static void score_in_place(const float* queries, int vectors, const T* keys, const int64_t* at,
-                                      const int64_t* after, float* scores) {
+                               const int64_t* after, float* scores) {
         if (vectors >= V) {
             dots<V, FETCH>(queries, keys, at, after, scores);
             if (vectors > V)
