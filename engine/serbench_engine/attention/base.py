@@ -12,15 +12,17 @@ import torch
 from torch import Tensor
 
 from serbench_codecs.plan import Int32Array
+from serbench_engine.layers.rows import Angles
 from serbench_engine.native.pages import zeros_in_large_pages
 from serbench_engine.runner.inputs import StepInputs
 
-Attend: TypeAlias = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-"""``attend(layer, query, key, value)`` within one step of t tokens.
+Attend: TypeAlias = Callable[[int, Tensor, Angles | None], Tensor]
+"""``attend(layer, stacked, angles)`` within one step of t tokens.
 
-``query`` [t, num_heads, head_dim], ``key`` and ``value`` [t, num_kv_heads, head_dim], of the step's tokens in batch
-order. It writes key and value into the tokens' slots of that layer, then lets each token see its own request's tokens
-up to itself (at most the layer's window of them, itself included). Returns [t, num_heads · head_dim].
+``stacked`` [t, (num_heads + 2 · num_kv_heads) · head_dim]: the queries, keys and values of the step's tokens, in batch
+order. It turns queries and keys by ``angles``, if there are some, writes keys and values into the tokens' slots of that
+layer, then lets each token see its own request's tokens up to itself (at most the layer's window of them, itself
+included). Returns [t, num_heads · head_dim].
 """
 
 

@@ -3,7 +3,7 @@
 Decoding rows of similar length are gathered into small padded batches; other rows take their turn one by one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from serbench_codecs.plan import Int32Array, Int64Array
 from serbench_engine.attention.base import Attend, AttentionShape, CacheShape, LayerCache, allocate_cache
+from serbench_engine.layers.rows import Angles, rotate
 from serbench_engine.runner.inputs import StepInputs
 
 GATHERED_BYTES: Final = 1 << 20
@@ -85,8 +86,11 @@ class CpuAttention:
         written = torch.from_numpy(blocks), torch.from_numpy(offsets)
         begun = torch.from_numpy(blocks[offsets == 0])
 
-        def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        def attend(layer: int, stacked: Tensor, angles: Angles | None) -> Tensor:
             cache = self.layers[layer]
+            query, key, value = self._apart(stacked)
+            if angles:
+                query, key = rotate(query, angles), rotate(key, angles)
             for pages, new in ((cache.keys, key), (cache.values, value)):
                 # What a block's former owner left could be NaN, which no mask keeps out of a sum.
                 pages.index_fill_(0, begun, 0)
@@ -94,6 +98,12 @@ class CpuAttention:
             return self._look(cache, work[self._shape.windows[layer]], query)
 
         return attend
+
+    def _apart(self, stacked: Tensor) -> Sequence[Tensor]:
+        """[t, heads, head_dim] each."""
+        heads = self._shape.num_heads, self._shape.num_kv_heads, self._shape.num_kv_heads
+        parts: Sequence[Tensor] = stacked.unflatten(1, (-1, self._shape.head_dim)).split(heads, dim=1)
+        return parts
 
     def _look(self, cache: LayerCache, work: WindowWork, query: Tensor) -> Tensor:
         out = torch.empty_like(query, memory_format=torch.contiguous_format)  # [tokens, heads, head_dim]

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from serbench_codecs.plan import Int32Array
 from serbench_engine.attention.base import Attend, AttentionShape, CacheShape, allocate_cache
+from serbench_engine.layers.rows import Angles
 from serbench_engine.native.compiler import NativeError
 from serbench_engine.native.library import AttentionKernels, Layer, Shape, Step, Vectors, attention_kernels
 from serbench_engine.runner.inputs import StepInputs
@@ -42,21 +43,17 @@ class NativeAttention:
         blocks = block_table[:, :width].take(inputs.rows, axis=0)
         step = byref(Step(inputs.query_starts, inputs.seq_lens, blocks, inputs.slots))
         run, shape, layers, size = self._run, byref(self._shape), self._native_layers, self._size
-        threads = torch.get_num_threads()
+        threads, tokens = torch.get_num_threads(), len(inputs.slots)
 
-        def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-            query, key, value = _side_by_side(query), _side_by_side(key), _side_by_side(value)
-            out = query.new_empty((len(query), size))
-            vectors = Vectors(
-                *(x.data_ptr() for x in (query, key, value, out)), *(x.stride(0) for x in (query, key, value))
-            )
+        def attend(layer: int, stacked: Tensor, angles: Angles | None) -> Tensor:
+            out = stacked.new_empty((tokens, size))
+            cos, sin = (x.data_ptr() for x in angles) if angles else (None, None)
+            stride, last = stacked.stride()
+            if last != 1:
+                raise ValueError("a token's vectors must lie side by side")
+            vectors = Vectors(stacked.data_ptr(), cos, sin, out.data_ptr(), stride)
             if run(shape, layers[layer], step, vectors, threads):
-                raise MemoryError(f"no memory for the attention of {len(query)} tokens")
+                raise MemoryError(f"no memory for the attention of {tokens} tokens")
             return out
 
         return attend
-
-
-def _side_by_side(x: Tensor) -> Tensor:
-    """[t, heads, head_dim] whose heads lie side by side in memory; tokens may be further apart."""
-    return x if x.stride(2) == 1 and x.stride(1) == x.shape[2] else x.contiguous()

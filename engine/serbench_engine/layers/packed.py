@@ -108,21 +108,16 @@ class Panels:
 
     def product(self, x: Tensor, then: int = NOTHING, other: Tensor | None = None) -> Tensor:
         """See PackedWeight."""
-        if x.stride(1) != 1 or x.stride(0) % 2:
-            x = x.contiguous()
-        out = x.new_empty((len(x), self._outputs))
-        if other is not None and other.stride(1) != 1:
-            other = other.contiguous()
-        product = Product(
-            x.data_ptr(),
-            _pointer(other),
-            out.data_ptr(),
-            len(x),
-            x.stride(0),
-            0 if other is None else other.stride(0),
-            then,
-        )
-        self._kernels.product(byref(self._weight), byref(product), torch.get_num_threads())
+        x, stride = _in_memory(x)
+        rows = x.shape[0]
+        out = x.new_empty((rows, self._outputs))
+        pointer, other_stride = None, 0
+        if other is not None:
+            other, other_stride = _in_memory(other)
+            pointer = other.data_ptr()
+        product = Product(x.data_ptr(), pointer, out.data_ptr(), rows, stride, other_stride, then)
+        if self._kernels.product(self._weight, product, torch.get_num_threads()):
+            raise MemoryError(f"no memory for the product of {rows} rows")
         return out
 
     def plus(self, x: Tensor, other: Tensor) -> Tensor:
@@ -135,6 +130,15 @@ class Panels:
         ids = ids.to(torch.int32).contiguous()
         self._kernels.embed(byref(self._weight), ids.data_ptr(), len(ids), out.data_ptr(), torch.get_num_threads())
         return out
+
+
+def _in_memory(x: Tensor) -> tuple[Tensor, int]:
+    """[rows, columns] whose columns lie side by side, and the distance of two rows, which is even."""
+    stride, step = x.stride()
+    if step == 1 and stride % 2 == 0:
+        return x, stride
+    x = x.contiguous()
+    return x, x.shape[1]
 
 
 def _pointer(x: Tensor | None) -> int | None:

@@ -2,16 +2,14 @@
 
 import math
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
 import torch
 from torch import Tensor, nn
 
 from serbench_engine.errors import ModelError
+from serbench_engine.layers.rows import Angles
 from serbench_engine.models.config import RopeConfig
-
-Angles: TypeAlias = tuple[Tensor, Tensor]
-"""Cosines and sines [tokens, 1, head_dim] of the angles by which each token's vectors are turned."""
 
 
 class Rotary(nn.Module):

@@ -3,7 +3,7 @@
 bfloat16 is computed in float32 and rounded once, either way.
 """
 
-from typing import Final
+from typing import Final, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +11,9 @@ from torch import Tensor
 
 from serbench_engine.layers.activation import Activation
 from serbench_engine.native.library import LayerKernels, layer_kernels
+
+Angles: TypeAlias = tuple[Tensor, Tensor]
+"""Cosines and sines [tokens, 1, head_dim] of the angles by which each token's vectors are turned."""
 
 NAMES: Final = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
@@ -28,14 +31,12 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     kernels = kernels_for(x)
     if kernels is None:
         return F.rms_norm(x, weight.shape, weight, eps)
-    size = x.shape[-1]
-    if x.stride(-1) != 1 or (x.dim() == 3 and x.stride(1) != size):
+    outer, *inner, size = x.shape
+    if x.stride(-1) != 1 or (inner and x.stride(1) != size):
         x = x.contiguous()
     out = x.new_empty(x.shape)
-    inner = x.shape[1] if x.dim() == 3 else 1
-    kernels.rms_norm(
-        x.data_ptr(), len(x), x.stride(0), inner, size, weight.data_ptr(), eps, out.data_ptr(), torch.get_num_threads()
-    )
+    shape = outer, x.stride(0), inner[0] if inner else 1, size
+    kernels.rms_norm(x.data_ptr(), *shape, weight.data_ptr(), eps, out.data_ptr(), torch.get_num_threads())
     return out
 
 
@@ -58,20 +59,14 @@ def gate(x: Tensor, activation: Activation) -> Tensor:
         first, second = x.chunk(2, dim=-1)
         return activation(first) * second
     x = x.contiguous()
-    out = x.new_empty((len(x), x.shape[1] // 2))
-    kernels.gate(x.data_ptr(), *out.shape, out.data_ptr(), torch.get_num_threads())
+    rows, size = x.shape[0], x.shape[1] // 2
+    out = x.new_empty((rows, size))
+    kernels.gate(x.data_ptr(), rows, size, out.data_ptr(), torch.get_num_threads())
     return out
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn ``x`` [tokens, heads, head_dim] by its positions' angles [tokens, 1, head_dim], in place where that works.
-
-    Dimension i pairs with i + head_dim / 2.
-    """
-    kernels = kernels_for(x)
-    if kernels is None or x.stride(2) != 1 or x.stride(1) != x.shape[2]:
-        first, second = x.chunk(2, dim=-1)
-        return x * cos + torch.cat((-second, first), dim=-1) * sin
-    angles = cos.data_ptr(), sin.data_ptr()
-    kernels.rotate(x.data_ptr(), len(x), x.stride(0), x.shape[1], x.shape[2], *angles, torch.get_num_threads())
-    return x
+def rotate(x: Tensor, angles: Angles) -> Tensor:
+    """``x`` [tokens, heads, head_dim] turned by its positions' angles: dimension i pairs with i + head_dim / 2."""
+    cos, sin = angles
+    first, second = x.chunk(2, dim=-1)
+    return x * cos + torch.cat((-second, first), dim=-1) * sin

@@ -4,6 +4,7 @@ know weight files, KV caches or sampling.
 They differ in what ModelConfig says: biases, norms of q and k, sliding windows, tied embeddings, rope scaling.
 """
 
+import torch
 from torch import Tensor, nn
 
 from serbench_engine.attention.base import Attend
@@ -11,8 +12,8 @@ from serbench_engine.layers.embedding import Embedding
 from serbench_engine.layers.linear import GatedLinear, Linear, StackedLinear
 from serbench_engine.layers.module import Module
 from serbench_engine.layers.norm import RMSNorm
-from serbench_engine.layers.rotary import Angles, Rotary
-from serbench_engine.layers.rows import rotate
+from serbench_engine.layers.rotary import Rotary
+from serbench_engine.layers.rows import Angles
 from serbench_engine.models.base import listed, module_places
 from serbench_engine.models.config import ModelConfig
 
@@ -91,11 +92,15 @@ class LlamaAttention(Module):
         self.o_proj = Linear(queries, config.hidden_size, config.output_bias)
 
     def forward(self, hidden: Tensor, residual: Tensor, angles: Angles, attend: Attend, last: Tensor | None) -> Tensor:
-        query, key, value = (x.unflatten(-1, (-1, self.head_dim)) for x in self.qkv.split(self.qkv(hidden)))
+        stacked = self.qkv(hidden)
         if self.q_norm and self.k_norm:
-            query, key = self.q_norm(query), self.k_norm(key)
-        query, key = rotate(query, *angles), rotate(key, *angles)
-        return self.o_proj.plus(*listed(last, attend(self.index, query, key, value), residual))
+            query, key, value = self.qkv.split(stacked)
+            stacked = torch.cat((self._each_head(self.q_norm, query), self._each_head(self.k_norm, key), value), dim=1)
+        return self.o_proj.plus(*listed(last, attend(self.index, stacked, angles), residual))
+
+    def _each_head(self, norm: RMSNorm, x: Tensor) -> Tensor:
+        """[tokens, heads · head_dim] → the same."""
+        return norm(x.unflatten(1, (-1, self.head_dim))).flatten(1)
 
 
 class LlamaMLP(Module):

@@ -101,10 +101,8 @@ class OPTAttention(Module):
         super().__init__()
         hidden = config.hidden_size
         self.index = index
-        self.heads = (config.num_heads, config.head_dim)
         self.qkv = StackedLinear(hidden, {"q_proj": hidden, "k_proj": hidden, "v_proj": hidden}, config.enable_bias)
         self.out_proj = Linear(hidden, hidden, config.enable_bias)
 
     def forward(self, hidden: Tensor, residual: Tensor, attend: Attend, last: Tensor | None) -> Tensor:
-        query, key, value = (x.unflatten(-1, self.heads) for x in self.qkv.split(self.qkv(hidden)))
-        return self.out_proj.plus(*listed(last, attend(self.index, query, key, value), residual))
+        return self.out_proj.plus(*listed(last, attend(self.index, self.qkv(hidden), None), residual))

@@ -11,6 +11,7 @@
 #include <new>
 
 #include "dtype.h"
+#include "memory.h"
 #include "pages.h"
 #include "scratch.h"
 #include "tasks.h"
@@ -19,6 +20,7 @@ namespace serbench {
 namespace {
 
 constexpr int64_t SMALL = 1 << 16;  // multiplications for which waking threads takes longer than doing them
+constexpr int TOGETHER = 3;         // query vectors for which a key is read once
 constexpr float LOG2_E = 1.4426950408889634f;
 
 class Attention {
@@ -57,12 +59,31 @@ class Attention {
         const int64_t block = step_.slots[token] / shape_.block_size, place = step_.slots[token] % shape_.block_size;
         for (int h = head; h < head + heads; ++h) {
             const int64_t to = (block * shape_.kv_heads + h) * page_ + place * DIM;
-            const int64_t from = int64_t(h) * DIM;
-            const T* key = (const T*)vectors_.key + token * vectors_.key_stride + from;
-            const T* value = (const T*)vectors_.value + token * vectors_.value_stride + from;
-            std::memcpy((T*)layer_.keys + to, key, sizeof(T) * DIM);
-            std::memcpy((T*)layer_.values + to, value, sizeof(T) * DIM);
+            T room[DIM];
+            std::memcpy((T*)layer_.keys + to, turned(token, shape_.heads + h, room), sizeof(T) * DIM);
+            std::memcpy((T*)layer_.values + to, vector(token, shape_.heads + shape_.kv_heads + h), sizeof(T) * DIM);
         }
+    }
+
+    // A token's queries come first, then its keys, then its values.
+    const T* vector(int64_t token, int which) const {
+        return (const T*)vectors_.stacked + token * vectors_.stride + int64_t(which) * DIM;
+    }
+
+    // The vector, turned by its token's angles, in `room` if need be: dimension i pairs with i + DIM / 2.
+    const T* turned(int64_t token, int which, T* room) const {
+        const T* from = vector(token, which);
+        if (!vectors_.cos) return from;
+        const T *cos = (const T*)vectors_.cos + token * DIM, *sin = (const T*)vectors_.sin + token * DIM;
+        constexpr int HALF = DIM / 2;
+        for (int i = 0; i < HALF; i += WIDTH) {
+            const int count = std::min(WIDTH, HALF - i);
+            const auto part = [&](const T* of) { return load_part(of + i, count); };
+            const Floats a = part(from), b = part(from + HALF);
+            store_part(room + i, a * part(cos) - b * part(sin), count);
+            store_part(room + HALF + i, b * part(cos + HALF) + a * part(sin + HALF), count);
+        }
+        return room;
     }
 
     void attend(const Unit& unit, const Scratch& scratch) const {
@@ -119,8 +140,8 @@ class Attention {
     // Vector v is of query v / group and head v % group.
     void load_queries(const Task& task, int head, float* to) const {
         for (int v = 0; v < task.count * group_; ++v) {
-            const T* query = (const T*)vectors_.query + (task.first + v / group_) * vectors_.query_stride +
-                             (int64_t(head) * group_ + v % group_) * DIM;
+            T room[DIM];
+            const T* query = turned(task.first + v / group_, head * group_ + v % group_, room);
             for (int w = 0; w < WORDS; w += WIDTH) store(to + v * WORDS + w, line(query, w));
         }
     }
@@ -154,11 +175,8 @@ class Attention {
             const int64_t* after = following(tile, next, c + WIDTH, columns);
             for (int h = 0; h < unit.heads; ++h) {
                 const T* head = keys + h * page_;
-                float* scores = scratch.scores + h * vectors * KEYS + c;
-                store(scores, dots<true>(scratch.queries + h * vectors * WORDS, head, tile.at + c, after));
-                for (int v = 1; v < vectors; ++v)
-                    store(scores + v * KEYS,
-                          dots<false>(scratch.queries + (h * vectors + v) * WORDS, head, tile.at + c, after));
+                score_in_place<TOGETHER, true>(scratch.queries + h * vectors * WORDS, vectors, head, tile.at + c, after,
+                                               scratch.scores + h * vectors * KEYS + c);
             }
         }
         for (int h = 0; h < unit.heads; ++h)
@@ -251,8 +269,7 @@ class Attention {
         score_columns<KEYS>(queries, vectors, columns, scratch);
 #else
         for (int c = 0; c < columns; c += WIDTH)
-            for (int v = 0; v < vectors; ++v)
-                store(scratch.scores + v * KEYS + c, dots<false>(queries + v * WORDS, keys, tile.at + c, nullptr));
+            score_in_place<TOGETHER, false>(queries, vectors, keys, tile.at + c, nullptr, scratch.scores + c);
 #endif
     }
 
@@ -265,18 +282,32 @@ class Attention {
             queries, WORDS, vectors, Packed{scratch.keys, KEYS}, depth, scratch.scores, KEYS, false);
     }
 
-    // One query vector with WIDTH keys; FETCH: ask for those that come next.
-    template <bool FETCH>
-    static INLINE Floats dots(const float* query, const T* keys, const int64_t* at, const int64_t* after) {
-        Floats words[WORDS / WIDTH], sums[WIDTH];
-        UNROLLED for (int w = 0; w < WORDS / WIDTH; ++w) words[w] = load(query + w * WIDTH);
+    // Query vectors with WIDTH keys: V at a time, then what is left of them. FETCH: ask for those that come next.
+    template <int V, bool FETCH>
+    static void score_in_place(const float* queries, int vectors, const T* keys, const int64_t* at,
+                               const int64_t* after, float* scores) {
+        if (vectors >= V) {
+            dots<V, FETCH>(queries, keys, at, after, scores);
+            if (vectors > V)
+                score_in_place<V, false>(queries + V * WORDS, vectors - V, keys, at, after, scores + V * KEYS);
+        } else if constexpr (V > 1) {
+            score_in_place<V - 1, FETCH>(queries, vectors, keys, at, after, scores);
+        }
+    }
+
+    template <int V, bool FETCH>
+    static void dots(const float* queries, const T* keys, const int64_t* at, const int64_t* after, float* scores) {
+        Floats sums[V][WIDTH];
         UNROLLED for (int i = 0; i < WIDTH; ++i) {
             if constexpr (FETCH) fetch(keys + after[i]);
-            sums[i] = Floats{};
-            UNROLLED for (int w = 0; w < WORDS / WIDTH; ++w)
-                sums[i] = Kind::multiply_add(sums[i], words[w], line(keys + at[i], w * WIDTH));
+            UNROLLED for (int v = 0; v < V; ++v) sums[v][i] = Floats{};
+            UNROLLED for (int w = 0; w < WORDS; w += WIDTH) {
+                const Floats key = line(keys + at[i], w);
+                UNROLLED for (int v = 0; v < V; ++v)
+                    sums[v][i] = Kind::multiply_add(sums[v][i], load(queries + v * WORDS + w), key);
+            }
         }
-        return sum_each(sums);
+        UNROLLED for (int v = 0; v < V; ++v) store(scores + v * KEYS, sum_each(sums[v]));
     }
 
     static INLINE Floats line(const T* from, int word) {

@@ -27,13 +27,15 @@ struct Step {
     const int64_t* slots;
 };
 
-// Where one layer's vectors are, [tokens, heads, head_dim] with so many numbers from token to token; `out` is dense.
+// One layer's vectors: each token's queries, keys and values side by side, [tokens, heads + 2 · kv_heads, head_dim] with
+// `stride` numbers from token to token. Queries and keys are turned by the tokens' angles, cos and sin [tokens, head_dim],
+// unless these are null. `out` [tokens, heads, head_dim] is dense.
 struct Vectors {
-    const void *query, *key, *value;
+    const void *stacked, *cos, *sin;
     void* out;
-    int64_t query_stride, key_stride, value_stride;
+    int64_t stride;
 };
 
-// Write the step's keys and values into their slots, then attend. 0, or 1: no memory.
+// Turn queries and keys, write the step's keys and values into their slots, then attend. 0, or 1: no memory.
 int serbench_attend(const Shape*, const Layer*, const Step*, const Vectors*, int threads);
 }

@@ -45,7 +45,7 @@ def compiled_library(sources: Sequence[Source], macros: Mapping[str, int], targe
     compiler = _compiler()
     defines = [f"-D{name}={value}" for name, value in macros.items()]
     paths = [str(SOURCES / source) for source in sources]
-    arguments = [*FLAGS, target or _for_this_cpu(), *defines, *paths, *_threads_of_torch()]
+    arguments = [*FLAGS, *([target] if target else _for_this_cpu()), *defines, *paths, *_threads_of_torch()]
 
     def fill(folder: Path) -> None:
         _compile([str(compiler), *arguments, "-o", str(folder / _LIBRARY)])
@@ -66,8 +66,10 @@ def _compiler() -> Path:
     raise NativeError(f"no C++ compiler: {wanted}")
 
 
-def _for_this_cpu() -> str:
-    return "-march=native" if platform.machine() in ("x86_64", "AMD64") else "-mcpu=native"
+def _for_this_cpu() -> Iterator[str]:
+    yield "-march=native" if platform.machine() in ("x86_64", "AMD64") else "-mcpu=native"
+    if "GenuineIntel" in _cpu():
+        yield "-DSERBENCH_INTEL"
 
 
 def _threads_of_torch() -> Iterator[str]:
@@ -98,7 +100,7 @@ def _cpu() -> str:
     except OSError:
         return platform.processor()
     first = text.partition("\n\n")[0]
-    telling = ("model name", "flags", "Features", "CPU part", "isa")
+    telling = ("vendor_id", "model name", "flags", "Features", "CPU part", "isa")
     return "\n".join(line for line in first.splitlines() if line.startswith(telling))
 
 

@@ -10,7 +10,7 @@ using T = float;
 using Kind = Single;
 #elif DTYPE == 1
 using T = BFloat16;
-#if defined(SERBENCH_AVX512_BF16)
+#if defined(SERBENCH_PAIRS)
 using Kind = Pairs;
 #else
 using Kind = Single;
@@ -21,5 +21,12 @@ using Kind = Single;
 #endif
 
 constexpr int PER_WORD = Kind::PER_WORD;
+
+// Weights in bfloat16 stay so in memory, whatever they are multiplied as.
+#if DTYPE == 1 && !defined(SERBENCH_PAIRS)
+using WeightKind = Halves;
+#else
+using WeightKind = Kind;
+#endif
 
 }  // namespace serbench

@@ -22,7 +22,7 @@ struct Weight {
 int64_t serbench_panel_words(int64_t outputs, int64_t inputs);
 void serbench_pack(const void* weight, int64_t outputs, int64_t inputs, float* panels, int threads);
 
-// out[rows, outputs] = then(x Wᵀ + b) + other, where `other` may be null.
+// out[rows, outputs] = then(x Wᵀ + b) + other, where `other` may be null. 0, or 1: no memory.
 // `then` 0: nothing, 1: relu, 2: silu(its first weight's) · its second one's.
 struct Product {
     const void *x, *other;
@@ -30,7 +30,7 @@ struct Product {
     int64_t rows, x_stride, other_stride;
     int32_t then;
 };
-void serbench_product(const Weight*, const Product*, int threads);
+int serbench_product(const Weight*, const Product*, int threads);
 
 // out[count, inputs]: the weight's rows `ids`.
 void serbench_embed(const Weight*, const int32_t* ids, int64_t count, void* out, int threads);
@@ -43,9 +43,6 @@ void serbench_layer_norm(const void* x, int64_t rows, int64_t size, const void* 
                          void* out, int threads);
 // out[rows, size] = silu(x[:, :size]) · x[:, size:].
 void serbench_gate(const void* x, int64_t rows, int64_t size, void* out, int threads);
-// Turns x[rows, heads, size] in place by angles [rows, size]; dimension i pairs with i + size / 2.
-void serbench_rotate(void* x, int64_t rows, int64_t stride, int64_t heads, int64_t size, const void* cos,
-                     const void* sin, int threads);
 // The first place of the highest number of each row; -1 where that is infinite, or any is no number.
 void serbench_likeliest(const void* scores, int64_t rows, int64_t size, int32_t* ids, int threads);
 }

@@ -55,16 +55,14 @@ class Step(ctypes.Structure):
 
 
 class Vectors(ctypes.Structure):
-    """Where one layer's queries, keys, values and results are."""
+    """Where one layer's queries, keys, values, their angles and results are."""
 
     _fields_: ClassVar = [
-        ("query", c_void_p),
-        ("key", c_void_p),
-        ("value", c_void_p),
+        ("stacked", c_void_p),
+        ("cos", c_void_p),
+        ("sin", c_void_p),
         ("out", c_void_p),
-        ("query_stride", c_int64),
-        ("key_stride", c_int64),
-        ("value_stride", c_int64),
+        ("stride", c_int64),
     ]
 
 
@@ -116,7 +114,6 @@ class LayerKernels:
         self.rms_norm = load("rms_norm", pointer, size, size, size, size, pointer, c_float, pointer, c_int)
         self.layer_norm = load("layer_norm", pointer, size, size, pointer, pointer, c_float, pointer, c_int)
         self.gate = load("gate", pointer, size, size, pointer, c_int)
-        self.rotate = load("rotate", pointer, size, size, size, size, pointer, pointer, c_int)
         self.likeliest = load("likeliest", pointer, size, size, pointer, c_int)
 
 

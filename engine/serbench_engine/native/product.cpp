@@ -8,10 +8,13 @@
 
 #include "dtype.h"
 #include "layers.h"
+#include "memory.h"
 
 namespace serbench {
 namespace {
 
+constexpr int IN_WORD = WeightKind::PER_WORD;  // so many inputs
+constexpr bool WIDENS = WeightKind::TURNS > 1;  // rows are made floats first
 constexpr int ROWS = WIDTH == 16 ? 8 : 4;  // of a block of sums: with LINES, as many as there are registers for
 constexpr int LINES = 3;
 constexpr int PANEL = LINES * WIDTH;       // outputs
@@ -19,8 +22,19 @@ constexpr int BLOCK = 16 * ROWS;           // rows that use a panel while it is 
 constexpr int64_t SMALL = 1 << 18;         // multiplications for which waking threads takes longer than doing them
 enum Then { NOTHING, RELU, GATED };
 
-int64_t words_of(int64_t inputs) { return (inputs + PER_WORD - 1) / PER_WORD; }
+int64_t words_of(int64_t inputs) { return (inputs + IN_WORD - 1) / IN_WORD; }
 int64_t panels_of(int64_t outputs) { return (outputs + PANEL - 1) / PANEL; }
+
+// Lines of a panel, whose readers ask for a part of the next panel: as many lines as words.
+struct Ahead {
+    Packed lines;
+    const float* next;
+    INLINE Floats operator()(int k, int column) const {
+        constexpr int TO_SECOND_LEVEL = 2;
+        if (column == 0) __builtin_prefetch(next + k * WIDTH, 0, TO_SECOND_LEVEL);
+        return lines(k, column);
+    }
+};
 
 class RowsTimesWeight {
   public:
@@ -30,27 +44,52 @@ class RowsTimesWeight {
     void run(int threads) const {
         const int64_t units = (product_.rows + BLOCK - 1) / BLOCK * panels_;
         if (product_.rows * weight_.inputs * weight_.outputs < SMALL) threads = 1;
-        const int64_t chunk = std::max<int64_t>(1, units / (threads * 8));
-#pragma omp parallel for num_threads(threads) schedule(dynamic, chunk)
-        for (int64_t i = 0; i < units; ++i) {
-            const int64_t begin = i / panels_ * BLOCK;
-            rows<ROWS>(begin, std::min(product_.rows, begin + BLOCK), i % panels_);
+        const int64_t own = WIDENS ? std::min<int64_t>(BLOCK, product_.rows) * words_ * IN_WORD : 0;
+        float* memory = take(threads * own);
+#pragma omp parallel num_threads(threads)
+        {
+            float* wide = memory + omp_get_thread_num() * own;
+            Rows x;
+#pragma omp for schedule(guided)  // a thread's units follow each other: it asks for the next panel ahead
+            for (int64_t i = 0; i < units; ++i) {
+                const int64_t begin = i / panels_ * BLOCK, end = std::min(product_.rows, begin + BLOCK);
+                if (begin != x.begin) x = read(begin, end, wide);
+                rows<ROWS>(x, begin, end, i % panels_);
+            }
         }
     }
 
   private:
-    template <int R>
-    INLINE void rows(int64_t begin, int64_t end, int64_t panel) const {
-        for (; begin + R <= end; begin += R) block<R>(begin, panel);
-        if constexpr (R > 1) rows<R / 2>(begin, end, panel);
+    // Rows from `begin` on, as they are multiplied: `stride` words from one to the next.
+    struct Rows {
+        int64_t begin = -1, stride = 0;
+        const float* from = nullptr;
+    };
+
+    Rows read(int64_t begin, int64_t end, float* wide) const {
+        const T* x = (const T*)product_.x + begin * product_.x_stride;
+        if (!WIDENS) return {begin, product_.x_stride / IN_WORD, (const float*)x};
+        const int64_t inputs = weight_.inputs, stride = words_ * IN_WORD;
+        for (int64_t row = 0; row < end - begin; ++row)
+            for (int64_t i = 0; i < inputs; i += WIDTH) {
+                const int count = int(std::min<int64_t>(WIDTH, inputs - i));
+                store_part(wide + row * stride + i, load_part(x + row * product_.x_stride + i, count), count);
+            }
+        return {begin, stride, wide};
     }
 
     template <int R>
-    void block(int64_t row, int64_t panel) const {
+    INLINE void rows(const Rows& x, int64_t row, int64_t end, int64_t panel) const {
+        for (; row + R <= end; row += R) block<R>(x, row, panel);
+        if constexpr (R > 1) rows<R / 2>(x, row, end, panel);
+    }
+
+    template <int R>
+    void block(const Rows& x, int64_t row, int64_t panel) const {
         alignas(64) float sums[R * PANEL], seconds[R * PANEL];
-        multiply<R>(row, panel, sums);
+        multiply<R>(x, row, panel, sums);
         if (product_.then == GATED) {
-            multiply<R>(row, panels_ + panel, seconds);
+            multiply<R>(x, row, panels_ + panel, seconds);
             finish<R>(row, panel, [&](int r, int c, int dims) {
                 const Floats gate = load(sums + r * PANEL + c) + bias(panel * PANEL + c, dims);
                 const Floats up = load(seconds + r * PANEL + c) + bias(weight_.outputs + panel * PANEL + c, dims);
@@ -65,10 +104,16 @@ class RowsTimesWeight {
     }
 
     template <int R>
-    INLINE void multiply(int64_t row, int64_t panel, float* sums) const {
-        const float* x = (const float*)((const T*)product_.x + row * product_.x_stride);
+    INLINE void multiply(const Rows& x, int64_t row, int64_t panel, float* sums) const {
+        const float* from = x.from + (row - x.begin) * x.stride;
         const Packed lines{weight_.panels + panel * words_ * PANEL, PANEL};
-        block_product<Kind, R, LINES>(x, int(product_.x_stride / PER_WORD), lines, 0, int(words_), sums, PANEL, false);
+        const int64_t turn = (row - x.begin) / R;
+        if (turn < LINES) {
+            const Ahead ahead{lines, lines.from + (PANEL + turn * WIDTH) * words_};
+            block_product<WeightKind, R, LINES>(from, int(x.stride), ahead, 0, int(words_), sums, PANEL, false);
+        } else {
+            block_product<WeightKind, R, LINES>(from, int(x.stride), lines, 0, int(words_), sums, PANEL, false);
+        }
     }
 
     template <int R, class Result>
@@ -94,10 +139,10 @@ class RowsTimesWeight {
     const int64_t words_, panels_;
 };
 
-// One word of one output's row: its inputs from word · PER_WORD on.
+// One word of one output's row: its inputs from word · IN_WORD on.
 float word_at(const T* row, int64_t word, int64_t inputs) {
     float packed = 0;
-    std::memcpy(&packed, row + word * PER_WORD, sizeof(T) * std::min<int64_t>(PER_WORD, inputs - word * PER_WORD));
+    std::memcpy(&packed, row + word * IN_WORD, sizeof(T) * std::min<int64_t>(IN_WORD, inputs - word * IN_WORD));
     return packed;
 }
 
@@ -108,7 +153,7 @@ using namespace serbench;
 
 int serbench_product_pays() {
 #if defined(SERBENCH_AVX512) && !defined(__AMX_BF16__)
-    return sizeof(T) * PER_WORD == sizeof(float);  // words hold what is in memory, as it is
+    return sizeof(T) * IN_WORD == sizeof(float);  // words hold what is in memory, as it is
 #else
     return 0;
 #endif
@@ -128,8 +173,13 @@ void serbench_pack(const void* weight, int64_t outputs, int64_t inputs, float* p
             }
 }
 
-void serbench_product(const Weight* weight, const Product* product, int threads) {
-    RowsTimesWeight(*weight, *product).run(threads);
+int serbench_product(const Weight* weight, const Product* product, int threads) {
+    try {
+        RowsTimesWeight(*weight, *product).run(threads);
+    } catch (const std::bad_alloc&) {
+        return 1;
+    }
+    return 0;
 }
 
 void serbench_embed(const Weight* weight, const int32_t* ids, int64_t count, void* out, int threads) {
@@ -140,7 +190,7 @@ void serbench_embed(const Weight* weight, const int32_t* ids, int64_t count, voi
         const float* from = weight->panels + ids[i] / PANEL * words * PANEL + ids[i] % PANEL;
         T* to = (T*)out + i * inputs;
         for (int64_t word = 0; word < words; ++word)
-            std::memcpy(to + word * PER_WORD, from + word * PANEL,
-                        sizeof(T) * std::min<int64_t>(PER_WORD, inputs - word * PER_WORD));
+            std::memcpy(to + word * IN_WORD, from + word * PANEL,
+                        sizeof(T) * std::min<int64_t>(IN_WORD, inputs - word * IN_WORD));
     }
 }

@@ -1,4 +1,4 @@
-// What layers do to each row of numbers by itself: norms, gates, rotations, and the likeliest of a row's scores. It
+// What layers do to each row of numbers by itself: norms, gates, and the likeliest of a row's scores. It
 // does not know models.
 #include <omp.h>
 
@@ -10,7 +10,7 @@
 namespace serbench {
 namespace {
 
-constexpr int64_t SMALL = 1 << 17;  // numbers for which waking threads takes longer than doing the work
+constexpr int64_t SMALL = 1 << 15;  // numbers for which waking threads takes longer than doing the work
 
 constexpr int64_t PART = 1024;      // numbers of a row that are looked through one by one
 
@@ -42,16 +42,6 @@ INLINE void map(const T* x, int64_t size, T* out, Of of) {
     for (int64_t i = 0; i < size; i += WIDTH) {
         const int count = int(std::min<int64_t>(WIDTH, size - i));
         store_part(out + i, of(load_part(x + i, count), i, count), count);
-    }
-}
-
-INLINE void rotate_head(T* head, int64_t half, const T* cos, const T* sin) {
-    for (int64_t i = 0; i < half; i += WIDTH) {
-        const int count = int(std::min<int64_t>(WIDTH, half - i));
-        const Floats a = load_part(head + i, count), b = load_part(head + half + i, count);
-        const Floats c = load_part(cos + i, count), s = load_part(sin + i, count);
-        store_part(head + i, a * c - b * s, count);
-        store_part(head + half + i, b * load_part(cos + half + i, count) + a * load_part(sin + half + i, count), count);
     }
 }
 
@@ -121,14 +111,6 @@ void serbench_gate(const void* x, int64_t rows, int64_t size, void* out, int thr
         map(row, size, (T*)out + i * size, [=](Floats v, int64_t at, int count) {
             return silu(v) * load_part(row + size + at, count);
         });
-    });
-}
-
-void serbench_rotate(void* x, int64_t rows, int64_t stride, int64_t heads, int64_t size, const void* cos,
-                     const void* sin, int threads) {
-    each_row(rows, heads * size, threads, [=](int64_t i) {
-        for (int64_t head = 0; head < heads; ++head)
-            rotate_head((T*)x + i * stride + head * size, size / 2, (const T*)cos + i * size, (const T*)sin + i * size);
     });
 }
 

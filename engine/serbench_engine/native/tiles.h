@@ -15,10 +15,11 @@ constexpr int round_up(int x, int to) { return (x + to - 1) / to * to; }
 
 // Words that hold one float.
 struct Single {
-    static constexpr int PER_WORD = 1;
+    static constexpr int PER_WORD = 1, TURNS = 1;
 
     static INLINE Floats multiply_add(Floats sum, Floats a, Floats b) { return sum + a * b; }
     static INLINE Floats broadcast(const float* word) { return all(*word); }
+    static INLINE Floats part(Floats line, int) { return line; }
 
     // The first line of a vector of which `dims` are left.
     template <class T>
@@ -35,10 +36,21 @@ struct Single {
     static INLINE void put(float* to, Floats v) { store(to, v); }
 };
 
-#if defined(SERBENCH_AVX512_BF16)
+// Lines of words that hold two neighbours in bfloat16, times floats: one neighbour, then the other.
+struct Halves {
+    static constexpr int PER_WORD = 2, TURNS = 2;
+
+    static INLINE Floats multiply_add(Floats sum, Floats a, Floats b) { return sum + a * b; }
+    static INLINE Floats broadcast(const float* number) { return all(*number); }
+    static INLINE Floats part(Floats line, int turn) {
+        return turn == 0 ? (Floats)((Words)line << 16) : (Floats)((Words)line & 0xffff0000u);
+    }
+};
+
+#if defined(SERBENCH_PAIRS)
 // Words that hold two neighbours in bfloat16.
 struct Pairs {
-    static constexpr int PER_WORD = 2;
+    static constexpr int PER_WORD = 2, TURNS = 1;
 
     static INLINE Floats multiply_add(Floats sum, Floats a, Floats b) {
         return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
@@ -49,6 +61,8 @@ struct Pairs {
         std::memcpy(&bits, word, sizeof bits);
         return (Floats)_mm512_set1_epi32(bits);
     }
+
+    static INLINE Floats part(Floats line, int) { return line; }
 
     static INLINE Floats line(const BFloat16* from, int dims) {
         if (dims >= 2 * WIDTH) return _mm512_loadu_ps(from);
@@ -92,7 +106,8 @@ struct InPlace {
     }
 };
 
-// out[r][c] (+)= Σ_k a[r][k] · lines(k, c) for R rows and C lines: all sums stay in registers.
+// out[r][c] (+)= Σ_k a[r][k] · lines(k, c) for R rows and C lines: all sums stay in registers. `depth` is in words of
+// the lines; each takes as many words of a row as it takes turns.
 template <class Kind, int R, int C, class Lines>
 INLINE void block_product(
     const float* a, int a_stride, const Lines& lines, int column, int depth, float* out, int out_stride, bool add) {
@@ -100,14 +115,15 @@ INLINE void block_product(
     UNROLLED for (int r = 0; r < R; ++r)
         UNROLLED for (int c = 0; c < C; ++c)
             sums[r][c] = add ? load(out + r * out_stride + column + c * WIDTH) : Floats{};
-    for (int k = 0; k < depth; ++k) {
-        Floats line[C];
-        UNROLLED for (int c = 0; c < C; ++c) line[c] = lines(k, column + c * WIDTH);
-        UNROLLED for (int r = 0; r < R; ++r) {
-            const Floats word = Kind::broadcast(a + r * a_stride + k);
-            UNROLLED for (int c = 0; c < C; ++c) sums[r][c] = Kind::multiply_add(sums[r][c], word, line[c]);
+    for (int k = 0; k < depth; ++k)
+        UNROLLED for (int turn = 0; turn < Kind::TURNS; ++turn) {
+            Floats line[C];
+            UNROLLED for (int c = 0; c < C; ++c) line[c] = Kind::part(lines(k, column + c * WIDTH), turn);
+            UNROLLED for (int r = 0; r < R; ++r) {
+                const Floats word = Kind::broadcast(a + r * a_stride + k * Kind::TURNS + turn);
+                UNROLLED for (int c = 0; c < C; ++c) sums[r][c] = Kind::multiply_add(sums[r][c], word, line[c]);
+            }
         }
-    }
     UNROLLED for (int r = 0; r < R; ++r)
         UNROLLED for (int c = 0; c < C; ++c) store(out + r * out_stride + column + c * WIDTH, sums[r][c]);
 }

@@ -18,6 +18,7 @@ from serbench_engine.attention.registry import make_attention
 from serbench_engine.errors import ConfigError
 from serbench_engine.executor.base import WorkerSpec
 from serbench_engine.layers.packed import usual_rows
+from serbench_engine.layers.rows import Angles
 from serbench_engine.models.base import CausalLM, attention_shape
 from serbench_engine.models.config import ModelConfig
 from serbench_engine.models.loading import fill_dummy, load_weights, pack_weights, uses_onednn
@@ -133,8 +134,9 @@ def _of_first(count: int, rows: int, attend: Attend) -> Attend:
     if rows == count:
         return attend
 
-    def attend_padded(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return F.pad(attend(layer, query[:count], key[:count], value[:count]), (0, 0, 0, rows - count))
+    def attend_padded(layer: int, stacked: Tensor, angles: Angles | None) -> Tensor:
+        angles = (angles[0][:count], angles[1][:count]) if angles else None
+        return F.pad(attend(layer, stacked[:count], angles), (0, 0, 0, rows - count))
 
     return attend_padded
 

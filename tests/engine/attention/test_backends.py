@@ -59,6 +59,7 @@ class Case(msgspec.Struct, frozen=True):
     windows: tuple[int, ...]
     block_size: int
     seed: int
+    turns: bool = False
 
     @property
     def shape(self) -> AttentionShape:
@@ -85,6 +86,7 @@ cases = st.builds(
     windows=st.lists(st.sampled_from([0, 1, 3, 8, 17]), min_size=1, max_size=3).map(tuple),
     block_size=st.sampled_from([1, 4, 16]),
     seed=st.integers(0, 2**31),
+    turns=st.booleans(),
 )
 
 
@@ -107,6 +109,8 @@ class Paged:
             return torch.randn(layers, count, longest, heads, case.head_dim, generator=generator).to(dtype)
 
         self.queries, self.keys, self.values = random(heads), random(case.kv_heads), random(case.kv_heads)
+        angles = torch.randn(longest, 1, case.head_dim // 2, generator=generator).repeat(1, 1, 2)
+        self.angles = (angles.cos().to(dtype), angles.sin().to(dtype)) if case.turns else None
 
     def run(self, counts: Int32Array) -> dict[tuple[int, int], Tensor]:
         """Run each row for so many tokens (none: not at all): (layer, row) → [count, heads · head_dim]."""
@@ -120,10 +124,26 @@ class Paged:
         of = np.repeat(rows, counts)
         out: dict[tuple[int, int], Tensor] = {}
         for layer in range(len(self.case.windows)):
-            q, k, v = (x[layer, of, inputs.positions] for x in (self.queries, self.keys, self.values))
-            parts = attend(layer, q, k, v).split(counts.tolist())
+            vectors = (x[layer, of, inputs.positions] for x in (self.queries, self.keys, self.values))
+            stacked = self.lay_out(torch.cat([x.flatten(1) for x in vectors], dim=1))
+            angles = (self.angles[0][inputs.positions], self.angles[1][inputs.positions]) if self.angles else None
+            parts = attend(layer, stacked, angles).split(counts.tolist())
             out |= {(layer, row): part for row, part in zip(rows.tolist(), parts, strict=True)}
         return out
+
+    def lay_out(self, stacked: Tensor) -> Tensor:
+        """In memory, for the backend; tests may do it in another way."""
+        return stacked
+
+    def turned(self, x: Tensor, first: int = 0) -> Tensor:
+        """[n, head_dim] at positions from ``first`` on, turned by their angles as numbers of the complex plane."""
+        x = x.double()
+        if self.angles is None:
+            return x
+        half = self.case.head_dim // 2
+        cos, sin = (part[first : first + len(x), 0, :half].double() for part in self.angles)
+        whole = torch.complex(x[:, :half], x[:, half:]) * torch.complex(cos, sin)
+        return torch.cat((whole.real, whole.imag), dim=1)
 
     def expected(self, layer: int, row: int, begin: int, end: int) -> Tensor:
         """Query by query and head by head, in double precision."""
@@ -133,8 +153,9 @@ class Paged:
             first = max(0, position + 1 - window) if window else 0
             for head in range(case.shape.num_heads):
                 seen = (layer, row, slice(first, position + 1), head // case.group)
-                keys, values = self.keys[seen].double(), self.values[seen].double()
-                weights = torch.softmax(keys @ self.queries[layer, row, position, head].double() * case.shape.scale, 0)
+                keys, values = self.turned(self.keys[seen], first), self.values[seen].double()
+                [query] = self.turned(self.queries[layer, row, position, head][None], position)
+                weights = torch.softmax(keys @ query * case.shape.scale, 0)
                 out[position - begin, head] = weights @ values
         return out.flatten(1)
 
@@ -152,7 +173,7 @@ def test_equals_the_plain_computation(make: MakeBackend, case: Case) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_close(make: MakeBackend, dtype: torch.dtype) -> None:
-    case = Case([(30, 1), (3, 9), (17, 1)], 2, 2, 16, (0, 8), 4, seed=1)
+    case = Case([(30, 1), (3, 9), (17, 1)], 2, 2, 16, (0, 8), 4, seed=1, turns=True)
     paged = Paged(case, make(case.shape, case.cache(dtype)), dtype)
     before, now = np.array(case.rows, dtype=np.int32).T
     paged.run(before)

@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from serbench_codecs.plan import NO_ADMISSIONS, NO_ROWS, NO_WRITES, StepPlan
 from serbench_engine.attention.native import NativeAttention
 from serbench_engine.native.compiler import NativeError
 from serbench_engine.native.library import AttentionKernels, native_status
-from serbench_engine.runner.inputs import InputPreparer
 from tests.engine.attention.test_backends import Case, Paged
 
 pytestmark = pytest.mark.skipif(bool(native_status()), reason=native_status() or "kernels are here")
@@ -26,6 +24,7 @@ LONG = Case(
     windows=(0, 600),
     block_size=16,
     seed=1,
+    turns=True,
 )
 """Rows whose keys are split among threads, prompts of several tiles, and windows that begin in mid-block."""
 
@@ -63,7 +62,7 @@ def assert_right(case: Case, dtype: torch.dtype, kernels: AttentionKernels | Non
 )
 def test_long_rows_and_wide_heads(dtype: torch.dtype, head_dim: int, group: int, block_size: int) -> None:
     rows = [row for row in LONG.rows if group < 8 or row[0] != 60]
-    case = Case(rows, 1, group, head_dim, LONG.windows, block_size, seed=2)
+    case = Case(rows, 1, group, head_dim, LONG.windows, block_size, seed=2, turns=True)
     assert_right(case, dtype)
 
 
@@ -74,6 +73,7 @@ def test_long_rows_and_wide_heads(dtype: torch.dtype, head_dim: int, group: int,
         ("-march=x86-64-v3", torch.bfloat16),
         ("-march=x86-64-v3", torch.float16),
         ("-march=x86-64-v4", torch.bfloat16),
+        ("-march=native", torch.bfloat16),
     ],
 )
 def test_other_instruction_sets(target: str, dtype: torch.dtype) -> None:
@@ -85,7 +85,7 @@ def test_other_instruction_sets(target: str, dtype: torch.dtype) -> None:
         kernels = AttentionKernels(str(dtype).removeprefix("torch."), 40, target)
     except NativeError as error:  # an old compiler, which does not know the names
         pytest.skip(str(error))
-    assert_right(Case(LONG.rows, 2, 2, 40, (0, 600), 16, seed=3), dtype, kernels)
+    assert_right(Case(LONG.rows, 2, 2, 40, (0, 600), 16, seed=3, turns=True), dtype, kernels)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -115,19 +115,17 @@ def test_batch_mates_change_no_bit(dtype: torch.dtype) -> None:
             assert torch.equal(out, together[key])
 
 
-def test_vectors_may_lie_in_one_piece() -> None:
-    """As a stacked linear layer leaves them: a token's query, key and value side by side."""
-    case = Case([(20, 1), (5, 9)], 2, 2, 64, (0,), 16, seed=4)
-    paged, outputs = run(case, torch.float32)
+class Apart(Paged):
+    """What belongs to one token is not followed by the next one's."""
+
+    def lay_out(self, stacked: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.pad(stacked, (7, 4), value=torch.nan)[:, 7:-4]
+
+
+def test_tokens_may_lie_apart() -> None:
+    case = Case([(20, 1), (5, 9)], 2, 2, 64, (0,), 16, seed=4, turns=True)
+    together = run(case, torch.float32)[1]
+    apart = Apart(case, NativeAttention(case.shape, case.cache()))
     before, now = np.array(case.rows, dtype=np.int32).T
-    paged.table.num_computed_tokens[:] = before
-    rows = paged.order
-    of, counts = np.repeat(rows, now[rows]), now[rows]
-    plan = StepPlan(1, 0, NO_ROWS, NO_ADMISSIONS, NO_WRITES, NO_WRITES, rows, counts)
-    inputs = InputPreparer().prepare(plan, paged.table)
-    parts = [x[0, of, inputs.positions] for x in (paged.queries, paged.keys, paged.values)]
-    stacked = torch.cat([part.flatten(1) for part in parts], dim=1)
-    views = [x.unflatten(1, (-1, 64)) for x in stacked.split([part[0].numel() for part in parts], dim=1)]
-    assert not views[0].is_contiguous()
-    out = paged.backend.begin(inputs, paged.table.block_table)(0, *views).split(counts.tolist())
-    assert all(torch.equal(part, outputs[0, row]) for row, part in zip(rows.tolist(), out, strict=True))
+    apart.run(before)
+    assert all(torch.equal(out, together[key]) for key, out in apart.run(now).items())

@@ -1,6 +1,7 @@
 """Packed weights, of each kind: the same products as plain ones; and panels' promise that a row's result is its own."""
 
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 from serbench_engine.layers.embedding import Embedding
 from serbench_engine.layers.linear import ActivatedLinear, GatedLinear, Linear
 from serbench_engine.layers.packed import GATED, RELU, OneDnnWeight, PackedWeight, Panels, pack, usual_rows
+from serbench_engine.native.compiler import NativeError
 from serbench_engine.native.library import LayerKernels, layer_kernels
 
 Make = Callable[[Tensor, Tensor | None], PackedWeight]
@@ -32,13 +34,35 @@ def panels(weight: Tensor, bias: Tensor | None) -> PackedWeight:
     return Panels(kernels(weight.dtype), weight, bias, gated=False)
 
 
+@cache
+def kernels_for(dtype: str, target: str) -> LayerKernels:
+    try:
+        return LayerKernels(dtype, target)
+    except NativeError as error:  # an old compiler, which does not know the target
+        pytest.skip(str(error))
+
+
+def other_panels(target: str) -> Make:
+    """What CPUs of other kinds make of them: with an instruction for pairs of bfloat16, where there is one, or none."""
+
+    def make(weight: Tensor, bias: Tensor | None) -> PackedWeight:
+        kernels(weight.dtype)
+        return Panels(kernels_for(str(weight.dtype).removeprefix("torch."), target), weight, bias, gated=False)
+
+    return make
+
+
 def onednn(weight: Tensor, bias: Tensor | None) -> PackedWeight:
     if not torch.backends.mkldnn.is_available() or not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         pytest.skip("no oneDNN for this CPU")
     return OneDnnWeight(weight, bias)
 
 
-@pytest.fixture(params=[panels, onednn], scope="module")
+@pytest.fixture(
+    params=[panels, onednn, other_panels("-march=native"), other_panels("-march=x86-64-v4")],
+    ids=["panels", "onednn", "panels-native", "panels-v4"],
+    scope="module",
+)
 def make(request: pytest.FixtureRequest) -> Make:
     made: Make = request.param
     return made
