@@ -42,7 +42,7 @@ def _vllm(*, eager: bool, multiprocess: bool) -> Start:
 
 def _transformers(serving: Serving) -> Command:
     # Waiting threads that spin cost it most of its speed, as they would us.
-    variables = {"OMP_WAIT_POLICY": "passive"}
+    variables = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "4000"}
     return Command(
         python=sys.executable, module="transformers_llm", options=(str(serving.folder),), variables=variables
     )

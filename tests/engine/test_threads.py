@@ -20,6 +20,18 @@ def test_defaults_are_set_and_the_users_choice_is_kept(monkeypatch: pytest.Monke
     assert os.environ["TOKENIZERS_PARALLELISM"] == "true"
 
 
+@pytest.mark.parametrize(("policy", "spins"), [(None, "4000"), ("PASSIVE", "4000"), ("active", None)])
+def test_threads_spin_briefly_where_they_wait_passively(
+    monkeypatch: pytest.MonkeyPatch, policy: str | None, spins: str | None
+) -> None:
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    if policy is not None:
+        monkeypatch.setenv("OMP_WAIT_POLICY", policy)
+    set_thread_environment()
+    assert os.environ.get("GOMP_SPINCOUNT") == spins
+
+
 def test_an_unknown_export_names_those_there_are() -> None:
     with pytest.raises(AttributeError, match=r"no attribute 'Engine'.*LLM, SamplingParams"):
         _ = serbench_engine.Engine
