@@ -23,8 +23,8 @@ from serbench.stats import Finding, judge
 SCHEMA: Final = "serbench/prediction/1"
 
 HOST_MODEL: Final = "sim:step=1ms"
-"""What host times are measured with for a prediction: a model that takes a while, so that who waits for it sleeps, and
-caches cool down, as with a real one."""
+"""What host times are measured with for a prediction: a model that takes a while, so that caches cool down, as with a
+real one."""
 
 SYNCHRONOUS: Final = (
     "synchronous engine, one worker: a step is the host's time, then the model's",
