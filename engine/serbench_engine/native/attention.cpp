@@ -14,6 +14,7 @@
 #include "memory.h"
 #include "pages.h"
 #include "scratch.h"
+#include "stacked.h"
 #include "tasks.h"
 
 namespace serbench {
@@ -26,8 +27,9 @@ constexpr float LOG2_E = 1.4426950408889634f;
 class Attention {
   public:
     Attention(const Shape& shape, const Layer& layer, const Step& step, const Vectors& vectors)
-        : shape_(shape), layer_(layer), step_(step), vectors_(vectors), group_(shape.heads / shape.kv_heads),
-          size_(group_), page_(int64_t(shape.block_size) * DIM), tasks_(shape, layer, step, size_.vectors) {}
+        : shape_(shape), layer_(layer), step_(step), vectors_(vectors), stacked_(shape, vectors),
+          group_(shape.heads / shape.kv_heads), size_(group_), page_(int64_t(shape.block_size) * DIM),
+          tasks_(shape, layer, step, size_.vectors) {}
 
     void run(int threads) {
         if (tasks_.pairs * shape_.heads * DIM < SMALL) threads = 1;
@@ -60,30 +62,9 @@ class Attention {
         for (int h = head; h < head + heads; ++h) {
             const int64_t to = (block * shape_.kv_heads + h) * page_ + place * DIM;
             T room[DIM];
-            std::memcpy((T*)layer_.keys + to, turned(token, shape_.heads + h, room), sizeof(T) * DIM);
-            std::memcpy((T*)layer_.values + to, vector(token, shape_.heads + shape_.kv_heads + h), sizeof(T) * DIM);
+            std::memcpy((T*)layer_.keys + to, stacked_.key(token, h, room), sizeof(T) * DIM);
+            std::memcpy((T*)layer_.values + to, stacked_.value(token, h), sizeof(T) * DIM);
         }
-    }
-
-    // A token's queries come first, then its keys, then its values.
-    const T* vector(int64_t token, int which) const {
-        return (const T*)vectors_.stacked + token * vectors_.stride + int64_t(which) * DIM;
-    }
-
-    // The vector, turned by its token's angles, in `room` if need be: dimension i pairs with i + DIM / 2.
-    const T* turned(int64_t token, int which, T* room) const {
-        const T* from = vector(token, which);
-        if (!vectors_.cos) return from;
-        const T *cos = (const T*)vectors_.cos + token * DIM, *sin = (const T*)vectors_.sin + token * DIM;
-        constexpr int HALF = DIM / 2;
-        for (int i = 0; i < HALF; i += WIDTH) {
-            const int count = std::min(WIDTH, HALF - i);
-            const auto part = [&](const T* of) { return load_part(of + i, count); };
-            const Floats a = part(from), b = part(from + HALF);
-            store_part(room + i, a * part(cos) - b * part(sin), count);
-            store_part(room + HALF + i, b * part(cos + HALF) + a * part(sin + HALF), count);
-        }
-        return room;
     }
 
     void attend(const Unit& unit, const Scratch& scratch) const {
@@ -141,7 +122,7 @@ class Attention {
     void load_queries(const Task& task, int head, float* to) const {
         for (int v = 0; v < task.count * group_; ++v) {
             T room[DIM];
-            const T* query = turned(task.first + v / group_, head * group_ + v % group_, room);
+            const T* query = stacked_.query(task.first + v / group_, head * group_ + v % group_, room);
             for (int w = 0; w < WORDS; w += WIDTH) store(to + v * WORDS + w, line(query, w));
         }
     }
@@ -397,6 +378,7 @@ class Attention {
     const Layer& layer_;
     const Step& step_;
     const Vectors& vectors_;
+    const Stacked stacked_;
     const int group_;
     const Sizes size_;
     const int64_t page_;  // numbers in one head's part of a block
