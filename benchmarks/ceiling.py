@@ -6,6 +6,8 @@ It does not know how anything is measured (passes.py does). All take turns, with
     python -m benchmarks.ceiling --model sim:step=2ms --codec columnar,pickle
 """
 
+from statistics import median
+
 import click
 
 from benchmarks.peers.tables import markdown, ratio
@@ -71,7 +73,7 @@ def main(model: str, codecs: tuple[str, ...], num_prompts: int, input_len: int, 
             one.close()
     rates = [[repeat.output_tokens_per_s for repeat in one.repeats] for one in contenders]
     rows = [
-        [name, f"{sorted(mine)[len(mine) // 2]:,.0f}", ratio(judge(rates[0], mine, higher_is_better=True), digits=3)]
+        [name, f"{median(mine):,.0f}", ratio(judge(rates[0], mine, higher_is_better=True), digits=3)]
         for name, mine in zip(("none, in process", *codecs), rates, strict=True)
     ]
     print(markdown(["codec", "output tokens/s", "of the ceiling"], rows))

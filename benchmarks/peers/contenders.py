@@ -10,6 +10,7 @@ import msgspec
 
 from benchmarks.peers.children import Command
 from benchmarks.peers.peer_environment import vllm_python, vllm_variables
+from serbench_engine.threads import SHORT_SPIN
 
 
 class Serving(msgspec.Struct, frozen=True):
@@ -42,7 +43,7 @@ def _vllm(*, eager: bool, multiprocess: bool) -> Start:
 
 def _transformers(serving: Serving) -> Command:
     # Waiting threads that spin cost it most of its speed, as they would us.
-    variables = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "4000"}
+    variables = dict((("OMP_WAIT_POLICY", "passive"), SHORT_SPIN))
     return Command(
         python=sys.executable, module="transformers_llm", options=(str(serving.folder),), variables=variables
     )

@@ -120,8 +120,8 @@ class RequestTable:
         self.num_tokens[rows] = admitted.token_ids.lengths
         self.num_blocks[rows] = admitted.block_ids.lengths
         self.sampling[rows] = admitted.sampling
-        lists = zip(admitted.token_ids, admitted.block_ids, admitted.stop_ids, admitted.request_ids, strict=True)
-        for row, (token_ids, block_ids, stop_ids, request_id) in zip(rows.tolist(), lists, strict=True):
+        lists = (admitted.token_ids, admitted.block_ids, admitted.stop_ids, admitted.request_ids)
+        for row, token_ids, block_ids, stop_ids, request_id in zip(rows.tolist(), *lists, strict=True):
             self.token_ids[row, : len(token_ids)] = token_ids
             self.block_table[row, : len(block_ids)] = block_ids
             self.stop_ids[row] = stop_ids.copy()
