@@ -253,7 +253,7 @@ def _checked(name: str, result: StepResult, limits: TableLimits) -> StepResult:
     ids, logprobs = result.token_ids, result.logprobs
     if len(ids) > limits.max_num_seqs:
         raise MalformedPayloadError(f"{name}: {len(ids)} ids, where at most {limits.max_num_seqs} rows run")
-    if len(ids) and not all_below(ids, limits.vocab_size) and not all_below(ids[ids != FAILED_ROW], limits.vocab_size):
+    if not all_below(ids, limits.vocab_size) and not all_below(ids[ids != FAILED_ROW], limits.vocab_size):
         raise MalformedPayloadError(f"{name}: an id outside 0 … {limits.vocab_size - 1} that is not {FAILED_ROW}")
     if logprobs is None:
         return result
