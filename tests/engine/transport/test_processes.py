@@ -1,5 +1,6 @@
 """Channels whose other ends are in real processes: whole conversations, deaths, and nothing left behind."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -78,6 +79,7 @@ def named_files() -> list[str]:
 @pytest.mark.parametrize("num_receivers", [1, 3])
 def test_children_get_everything_in_order(process_transport: Transport, num_receivers: int, start: Start) -> None:
     """10,000 payloads of many sizes, one child falling behind; nothing is left when both sides are done."""
+    gc.collect()  # what other tests have left, which might go meanwhile
     before, files = traces(), named_files()
     rng = np.random.default_rng(4)
     noise = rng.bytes(8 * MEBIBYTE)
