@@ -40,6 +40,9 @@ HIGH_WATER_MARK: Final = 16
 _LANDING_MS: Final = 100
 """For what has left a dead sender and is not yet in its receiver's hands."""
 
+_FOREVER: Final = 0
+"""How long one end waits for the other to be made. ZeroMQ gives up after 30 s, and who connects once is lost then."""
+
 
 class ZmqSender:
     """One PUSH socket for each receiver. ``fds``: a listening socket and a lifeline for each, in order."""
@@ -75,6 +78,7 @@ class ZmqSender:
         push.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)
         push.setsockopt(zmq.LINGER, 0)
         push.setsockopt(zmq.IPC_FILTER_UID, os.geteuid())
+        push.setsockopt(zmq.HANDSHAKE_IVL, _FOREVER)
         push.setsockopt(zmq.USE_FD, fd)
         push.bind(address)
         return push
@@ -102,6 +106,7 @@ class ZmqReceiver:
         self._pull.setsockopt(zmq.RCVHWM, HIGH_WATER_MARK)
         self._pull.setsockopt(zmq.LINGER, 0)
         self._pull.setsockopt(zmq.RECONNECT_IVL, -1)
+        self._pull.setsockopt(zmq.HANDSHAKE_IVL, _FOREVER)
         self._pull.setsockopt(zmq.MAXMSGSIZE, MAX_BODY_BYTES)
         self._pull.connect(address)
         self._fds = [lifeline]

@@ -61,7 +61,8 @@ def main(duty: str, *rest: str) -> None:
             say("held")
             time.sleep(WAIT_S)
     elif duty == "send":
-        sender(rest[0]).send(b"header", b"body", WAIT_S)
+        held = sender(rest[0])  # ZeroMQ drops what is still on its way when its socket is thrown away
+        held.send(b"header", b"body", WAIT_S)
         say("sent")
         time.sleep(WAIT_S)
 
