@@ -25,6 +25,11 @@ Body: TypeAlias = Buffer | StepPlan | StepResult
 """What an encoder makes: bytes, or (codec ``none``) the thing itself, which stays in its process."""
 
 
+def body_bytes(body: object) -> int:
+    """The length of a body in bytes; 0 for one that never leaves its process."""
+    return len(body) if isinstance(body, _BUFFERS) else 0
+
+
 class Traits(msgspec.Struct, frozen=True):
     """What one may rely on, and must take care of, with a codec.
 

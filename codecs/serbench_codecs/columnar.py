@@ -42,6 +42,12 @@ UINT16: Final = np.dtype(np.uint16)
 
 _NONE_WRONG: Final = bytes(4)
 
+_FEW: Final = 8
+"""Up to so many blocks are looked at one by one in less time than numpy needs to begin."""
+
+_FEW_WRITES: Final = [struct.Struct(f"{_HEAD.format}{2 * n}i") for n in range(_FEW + 1)]
+"""A head, and the rows and ids of so many blocks."""
+
 
 class ColumnarEncoder:
     """Packs what a decoder that saw the same plans can't tell itself."""
@@ -61,11 +67,17 @@ class ColumnarEncoder:
         if len(plan.freed) or len(plan.admitted.rows) or not forecast.is_last_batch(plan):
             return self._encode_change(plan)
         forecast.ran_again()
-        num_writes = len(plan.blocks.rows)
-        if not num_writes:
-            return _HEAD.pack(plan.step, 0, plan.epoch, SAME)
-        flags, blocks = self._pack_blocks(plan.blocks)
-        return _HEAD.pack(plan.step, num_writes, plan.epoch, flags) + blocks
+        blocks = plan.blocks
+        num_writes = len(blocks.rows)
+        if len(blocks.values) == num_writes <= _FEW:
+            rows = blocks.rows.tolist()
+            if forecast.append(rows, blocks.starts.tolist()):
+                flags = SAME | APPEND_ONE if num_writes else SAME
+                return _FEW_WRITES[num_writes].pack(
+                    plan.step, num_writes, plan.epoch, flags, *rows, *blocks.values.tolist()
+                )
+        flags, packed = self._pack_blocks(blocks)
+        return _HEAD.pack(plan.step, num_writes, plan.epoch, flags) + packed
 
     def _encode_change(self, plan: StepPlan) -> bytes:
         """Where requests come or go, or the batch is another one."""
@@ -155,8 +167,14 @@ class ColumnarDecoder:
         """A block for each of some rows, and nothing else: what a steady step is made of."""
         if not num_writes or len(payload) != _HEAD.size + 8 * num_writes:
             raise ValueError(f"{len(payload)} bytes for {num_writes} blocks")
+        ones = self._ones[:num_writes]
+        if num_writes <= _FEW:
+            head_and_few = _FEW_WRITES[num_writes].unpack_from(payload)
+            places = self._forecast.append_next(head_and_few[4 : 4 + num_writes])
+            few = np.array((*head_and_few[4:], *places), INT32)
+            return Writes(few[:num_writes], few[2 * num_writes :], ones, few[num_writes : 2 * num_writes])
         columns = np.frombuffer(payload, INT32, 2 * num_writes, _HEAD.size).copy()
-        rows, ones = columns[:num_writes], self._ones[:num_writes]
+        rows = columns[:num_writes]
         index = rows.astype(np.intp)
         starts = self._forecast.next_blocks(index)
         self._forecast.hold(index, starts + ones)

@@ -93,6 +93,7 @@ class ListsDecoder:
 _PACKED: Final = struct.Struct("<I?")  # sampled rows, whether logprobs follow
 _NARROW: Final = np.dtype("<u2")
 _NARROW_FAILED: Final = 0xFFFF
+_WIDE: Final = np.dtype(np.int32)
 
 
 class PackedEncoder:
@@ -124,36 +125,41 @@ class PackedDecoder:
 
     def __init__(self, limits: TableLimits) -> None:
         self._limits = limits
+        self._max_rows = limits.max_num_seqs
+        self._vocab_size = limits.vocab_size
         self._id_type = _id_type(limits)
 
     def decode(self, payload: memoryview) -> tuple[Int32Array, Logprobs | None]:
         """The columns, copied.
 
         Raises:
-            MalformedPayloadError: a length that does not fit.
+            MalformedPayloadError: a length that does not fit, or ids outside the limits.
         """
         try:
             num_rows, has_logprobs = _PACKED.unpack_from(payload)
+            ids = np.frombuffer(payload, self._id_type, num_rows, _PACKED.size).astype(_WIDE)
             end = _PACKED.size + num_rows * self._id_type.itemsize
-            packed = np.frombuffer(payload, self._id_type, num_rows, _PACKED.size)
-            ids = packed.astype(np.int32)
-            if self._id_type == _NARROW and np.count_nonzero(failed := packed == _NARROW_FAILED):
-                ids[failed] = FAILED_ROW
-            if has_logprobs:
-                return ids, _packed_logprobs(payload[end:], num_rows)
-            if len(payload) != end:
+            logprobs = _packed_logprobs(payload[end:], num_rows) if has_logprobs else None
+            if not has_logprobs and len(payload) != end:
                 raise ValueError(f"{len(payload)} bytes where {num_rows} ids end at {end}")
-            return ids, None
         except BAD_BYTES as error:
             raise malformed("packed", error) from error
+        if num_rows > self._max_rows or not all_below(ids, self._vocab_size):
+            if self._id_type is _NARROW:
+                ids[ids == _NARROW_FAILED] = FAILED_ROW
+            _check_ids("packed", ids, self._limits)
+        return ids, logprobs
 
     def adapt(self, objects: tuple[Int32Array, Logprobs | None], step: int, epoch: int) -> StepResult:
         """The columns with their step.
 
         Raises:
-            MalformedPayloadError: columns that fit neither each other nor the limits.
+            MalformedPayloadError: logprobs that fit neither the ids nor the limits.
         """
-        return _checked("packed", StepResult(step, epoch, *objects), self._limits)
+        ids, logprobs = objects
+        if logprobs is not None:
+            _check_logprobs("packed", logprobs, len(ids), self._limits)
+        return StepResult(step, epoch, ids, logprobs)
 
 
 class ReferenceResultEncoder:
@@ -235,7 +241,7 @@ def _logprob_columns(lists: LogprobLists) -> Logprobs:
 
 def _id_type(limits: TableLimits) -> np.dtype[Any]:
     """The narrowest type for a sampled id and FAILED_ROW, which is its highest value where that is unsigned."""
-    return _NARROW if limits.vocab_size <= _NARROW_FAILED else np.dtype(np.int32)
+    return _NARROW if limits.vocab_size <= _NARROW_FAILED else _WIDE
 
 
 def _packed_logprobs(body: memoryview, num_rows: int) -> Logprobs:
@@ -250,19 +256,24 @@ def _packed_logprobs(body: memoryview, num_rows: int) -> Logprobs:
 
 def _checked(name: str, result: StepResult, limits: TableLimits) -> StepResult:
     """Refuse what a scheduler could stumble over."""
-    ids, logprobs = result.token_ids, result.logprobs
+    _check_ids(name, result.token_ids, limits)
+    if result.logprobs is not None:
+        _check_logprobs(name, result.logprobs, len(result.token_ids), limits)
+    return result
+
+
+def _check_ids(name: str, ids: Int32Array, limits: TableLimits) -> None:
     if len(ids) > limits.max_num_seqs:
         raise MalformedPayloadError(f"{name}: {len(ids)} ids, where at most {limits.max_num_seqs} rows run")
     if not all_below(ids, limits.vocab_size) and not all_below(ids[ids != FAILED_ROW], limits.vocab_size):
         raise MalformedPayloadError(f"{name}: an id outside 0 … {limits.vocab_size - 1} that is not {FAILED_ROW}")
-    if logprobs is None:
-        return result
-    num_entries = len(logprobs.token_ids)
-    if len(logprobs.counts) != len(ids) or len(logprobs.values) != num_entries or len(logprobs.ranks) != num_entries:
+
+
+def _check_logprobs(name: str, logprobs: Logprobs, num_rows: int, limits: TableLimits) -> None:
+    counts, num_entries = logprobs.counts, len(logprobs.token_ids)
+    if len(counts) != num_rows or len(logprobs.values) != num_entries or len(logprobs.ranks) != num_entries:
         raise MalformedPayloadError(f"{name}: columns of the logprobs differ in length")
-    counts = logprobs.counts
     if len(counts) and (int(counts.min()) < 0 or int(counts.sum(dtype=np.int64)) != num_entries):
         raise MalformedPayloadError(f"{name}: {num_entries} logprobs do not fit the rows' counts")
     if num_entries and not 0 <= int(logprobs.token_ids.min()) <= int(logprobs.token_ids.max()) < limits.vocab_size:
         raise MalformedPayloadError(f"{name}: a logprob of an id outside 0 … {limits.vocab_size - 1}")
-    return result

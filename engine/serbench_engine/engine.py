@@ -5,12 +5,12 @@ It does not know which codec, transport, executor or model it was given, nor who
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from time import CLOCK_MONOTONIC, CLOCK_PROCESS_CPUTIME_ID, clock_gettime, clock_gettime_ns
+from time import CLOCK_PROCESS_CPUTIME_ID, clock_gettime, monotonic_ns
 
 import numpy as np
 import numpy.typing as npt
 
-from serbench_codecs.codec import PLAN, RESULT, Body, codec_id, expect_header, pack_header
+from serbench_codecs.codec import PLAN, RESULT, body_bytes, codec_id, expect_header, pack_header
 from serbench_codecs.errors import CodecError
 from serbench_codecs.plan import Int32Array, StepPlan, StepResult
 from serbench_codecs.registry import get_codec, get_result_format
@@ -106,7 +106,7 @@ class Engine:
             seed=self._seed_for(self._added) if params.seed is None else params.seed,
             stop_ids=np.array(sorted({*eos, *params.stop_token_ids}), dtype=np.int32),
             length_limit=len(prompt) + wanted,
-            arrival_ns=clock_gettime_ns(CLOCK_MONOTONIC) if arrival_ns is None else arrival_ns,
+            arrival_ns=monotonic_ns() if arrival_ns is None else arrival_ns,
             watch=self._watch_for(params),
         )
         self._added += 1
@@ -178,7 +178,7 @@ class Engine:
             WorkerError: a worker died, raised or hangs (WorkerTimeout); the engine is of no more use, ``close`` works.
             BrokenCodecError: the codec raised or made no payload. EngineError: another step runs or was interrupted.
         """
-        begun = clock_gettime_ns(CLOCK_MONOTONIC)
+        begun = monotonic_ns()
         if self._in_step:
             raise EngineError("another step runs (not thread-safe), or one was interrupted; make a new LLM or Engine")
         self._in_step = True
@@ -199,38 +199,37 @@ class Engine:
         return self._told(update)
 
     def _run(self, scheduled: Scheduled, begun: int) -> Update:
-        now = clock_gettime_ns
         plan = scheduled.plan
-        scheduled_at = now(CLOCK_MONOTONIC)
+        scheduled_at = monotonic_ns()
         try:
             objects = self._encoder.adapt(plan, self._scheduler.table)
-            adapted = now(CLOCK_MONOTONIC)
+            adapted = monotonic_ns()
             body = self._encoder.encode(objects)
-            encoded = now(CLOCK_MONOTONIC)
+            encoded = monotonic_ns()
             header = pack_header(PLAN, self._codec_id, plan.epoch, plan.step, body)
         except BaseException as error:
             raise_broken(self._codec, f"no payload of step {plan.step}", error)
         self._link.send(header, body)
-        sent = now(CLOCK_MONOTONIC)
+        sent = monotonic_ns()
         self._scheduler.advance(plan)
+        plan_bytes = len(header) + body_bytes(body) if body_bytes(body) else 0
         ahead = self._do_ahead(plan, sent) if self._link.runs_aside else 0
         try:
             with self._link.receive() as payload:
-                received = now(CLOCK_MONOTONIC)
-                size = _size(payload.body)
+                received = monotonic_ns()
+                size = body_bytes(payload.body)
                 expect_header(payload.header, size, RESULT, self._result_id, self._epoch, plan.step)
                 objects = self._result_decoder.decode(payload.body)  # type: ignore[arg-type]
-                decoded = now(CLOCK_MONOTONIC)
+                decoded = monotonic_ns()
                 result: StepResult = self._result_decoder.adapt(objects, plan.step, plan.epoch)
                 result_bytes = len(payload.header) + size if size else 0
-            result_adapted = now(CLOCK_MONOTONIC)
+            result_adapted = monotonic_ns()
             update = self._scheduler.update(scheduled, result, result_adapted)
         except (PayloadRefused, CodecError) as error:
             return self._recover(error)
         self._recoveries_in_a_row = 0
-        updated = now(CLOCK_MONOTONIC)
+        updated = monotonic_ns()
         stamps = (begun, scheduled_at, adapted, encoded, sent, received, decoded, result_adapted, updated)
-        plan_bytes = len(header) + _size(body) if _size(body) else 0
         sizes = (plan_bytes, result_bytes, len(plan.batch_rows), scheduled.num_tokens)
         self._last = plan, (plan.epoch, plan.step, *stamps, *sizes, self._scheduler.has_unfinished, ahead)
         if not self._link.runs_aside:
@@ -241,7 +240,7 @@ class Engine:
         """While the workers run ``plan``: what need not wait for them. The time since ``since``, in ns."""
         self._note_last()
         self._scheduler.look_ahead(plan)
-        return clock_gettime_ns(CLOCK_MONOTONIC) - since
+        return monotonic_ns() - since
 
     def _note_last(self) -> None:
         """Write down the step that was done last."""
@@ -329,7 +328,3 @@ def _session_spec(options: EngineOptions, result_format: str, limits: TableLimit
 
 
 _NO_IDS = np.empty(0, dtype=np.int32)
-
-
-def _size(body: Body) -> int:
-    return len(body) if isinstance(body, bytes | bytearray | memoryview) else 0

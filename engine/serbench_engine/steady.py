@@ -41,6 +41,8 @@ class SteadyDecode:
         self._table = table
         self._pool = pool
         self._lengths = table.num_tokens[rows]
+        self._flat_ids: Int32Array = table.token_ids.reshape(-1)  # the same memory
+        self._next: IndexArray = self._index * table.limits.max_model_len + self._lengths  # where the next id goes
         self._steps_left = int((length_limits[rows] - self._lengths).min())
         size = table.limits.block_size
         turns: Int32Array = (table.num_blocks[rows] * size - self._lengths + 1) % size
@@ -78,7 +80,8 @@ class SteadyDecode:
     def append(self, token_ids: Int32Array) -> Int32Array:
         """Append the sampled id of every row; where they went, int32[n]."""
         starts = self._lengths
-        self._table.token_ids[self._index, starts] = token_ids
+        self._flat_ids[self._next] = token_ids
+        self._next += 1
         self._lengths = starts + self.counts
         self._table.num_tokens[self._index] = self._lengths
         self._steps_left -= 1

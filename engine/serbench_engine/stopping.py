@@ -3,11 +3,12 @@
 It does not know how rows are freed (the scheduler's business) nor how stop strings are found (an OutputWatch's).
 """
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from serbench_codecs.extent import FEW
 from serbench_codecs.plan import FAILED_ROW, Int32Array, Logprobs
 from serbench_codecs.table import RequestTable
 from serbench_engine.request import FinishReason, Logprob
@@ -15,6 +16,8 @@ from serbench_engine.tracked import TrackedRequest
 
 Endings: TypeAlias = list[tuple[int, FinishReason, str | int | None]]
 """(row, reason, stop string or id)"""
+
+_FAILED: Final = frozenset([FAILED_ROW])
 
 
 class StopRules:
@@ -25,6 +28,7 @@ class StopRules:
 
     def __init__(self, num_rows: int, eos_token_ids: tuple[int, ...]) -> None:
         self._eos_token_ids = eos_token_ids
+        self._possible_endings = _FAILED.union(eos_token_ids)
         self.length_limits = np.zeros(num_rows, dtype=np.int32)
         self._min_length = np.zeros(num_rows, dtype=np.int32)
         self._heeds_eos = np.zeros(num_rows, dtype=np.bool_)
@@ -60,9 +64,12 @@ class StopRules:
     def nobody_stops(self, token_ids: Int32Array, now_ns: int) -> bool:
         """Whether it is plain from the ids alone that no row ends but by its length; rows past their first token."""
         self._now_ns = now_ns
-        if self._watched or np.count_nonzero(token_ids == FAILED_ROW):
+        if self._watched:
             return False
-        return not self._num_heeding or not any(np.count_nonzero(token_ids == eos) for eos in self._eos_token_ids)
+        endings = self._possible_endings if self._num_heeding else _FAILED
+        if len(token_ids) <= FEW:
+            return endings.isdisjoint(token_ids.tolist())
+        return not any(np.count_nonzero(token_ids == one) for one in endings)
 
     def judge(
         self, table: RequestTable, rows: Int32Array, token_ids: Int32Array, starts: Int32Array, now_ns: int

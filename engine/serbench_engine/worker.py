@@ -6,13 +6,24 @@ It does not know which codec, transport or model it was given, nor in which proc
 import resource
 import zlib
 from collections.abc import Callable
-from time import CLOCK_MONOTONIC, CLOCK_PROCESS_CPUTIME_ID, clock_gettime, clock_gettime_ns
+from time import CLOCK_PROCESS_CPUTIME_ID, clock_gettime, monotonic_ns
 
 import msgspec
 
-from serbench_codecs.codec import END, PLAN, RESULT, Header, check_header, codec_id, is_due, pack_header, parse_header
+from serbench_codecs.codec import (
+    END,
+    PLAN,
+    RESULT,
+    Header,
+    body_bytes,
+    check_header,
+    codec_id,
+    is_due,
+    pack_header,
+    parse_header,
+)
 from serbench_codecs.errors import CodecError, PlanError
-from serbench_codecs.plan import Int32Array, StepPlan
+from serbench_codecs.plan import NO_ROWS, StepPlan
 from serbench_codecs.registry import get_codec, get_result_format
 from serbench_codecs.table import RequestTable
 from serbench_engine.codec_ends import new_ends, raise_broken
@@ -59,6 +70,7 @@ class Worker:
         self._refuse = refuse
         self._codec = get_codec(spec.codec)
         self._codec_id = codec_id(self._codec.name)
+        self._ids_travel = self._codec.traits.sampled_ids_travel
         self._runs_aside = runs_aside
         results = get_result_format(spec.result_format)
         self._result_id = codec_id(results.name)
@@ -74,7 +86,7 @@ class Worker:
         self._broken = False
         self._table = RequestTable(self._spec.limits)
         self._decoder = new_ends(self._codec, self._spec.limits)[1]
-        self._seen_batch: tuple[Int32Array, Int32Array] | None = None
+        self._seen_batch = (NO_ROWS, NO_ROWS)
         self._runner.open(self._spec.limits)
 
     def step(self, timeout_s: float) -> bool:
@@ -84,10 +96,10 @@ class Worker:
             TransportTimeout: nothing came. Whatever the model raises ends the worker.
         """
         with self._receiver.receive(timeout_s) as payload:
-            received = clock_gettime_ns(CLOCK_MONOTONIC)
+            received = monotonic_ns()
             step = self._due
             try:
-                size = _body_bytes(payload)
+                size = body_bytes(payload.body)
                 if not is_due(payload.header, size, PLAN, self._codec_id, self._epoch, step):
                     header = parse_header(payload.header, size)
                     if header.kind == END:
@@ -108,10 +120,10 @@ class Worker:
             raise PlanError("an earlier payload of this epoch was refused")
         try:
             objects = self._decoder.decode(payload.body)  # type: ignore[arg-type]
-            decoded = clock_gettime_ns(CLOCK_MONOTONIC)
+            decoded = monotonic_ns()
             plan = self._decoder.adapt(objects)
             del objects  # throwing them away is the codec's cost too; left to the end it would count as the model's
-            adapted = clock_gettime_ns(CLOCK_MONOTONIC)
+            adapted = monotonic_ns()
         except CodecError:
             raise
         except BaseException as error:
@@ -121,29 +133,30 @@ class Worker:
         if plan.step != step or plan.epoch != self._epoch:
             raise PlanError(f"a plan of step {plan.step}, epoch {plan.epoch} under another header")
         self._apply(plan)
-        applied = clock_gettime_ns(CLOCK_MONOTONIC)
+        applied = monotonic_ns()
         batch = self._prepare(plan)
-        return Taken(plan, batch, decoded, adapted, applied, clock_gettime_ns(CLOCK_MONOTONIC))
+        return Taken(plan, batch, decoded, adapted, applied, monotonic_ns())
 
     def _run(self, taken: Taken, received: int, timeout_s: float) -> None:
         """Run the batch, answer, and note when what was done."""
         plan, batch = taken.plan, taken.batch
         output = self._runner.forward(batch)
-        forwarded = clock_gettime_ns(CLOCK_MONOTONIC)
+        forwarded = monotonic_ns()
         result = self._runner.sample(output, batch)
-        sampled = clock_gettime_ns(CLOCK_MONOTONIC)
+        sampled = monotonic_ns()
         result_adapted = replied = sampled
         if self._sender is not None:
             objects = self._result_encoder.adapt(result)
-            result_adapted = clock_gettime_ns(CLOCK_MONOTONIC)
+            result_adapted = monotonic_ns()
             body = self._result_encoder.encode(objects)
             self._sender.send(pack_header(RESULT, self._result_id, self._epoch, plan.step, body), body, timeout_s)
-            replied = clock_gettime_ns(CLOCK_MONOTONIC)
-        if not self._codec.traits.sampled_ids_travel:
+            replied = monotonic_ns()
+        self._table.advance(plan)
+        if not self._ids_travel:
             self._table.append_sampled(batch.sample_rows, result.token_ids)
             if self._runs_aside:
                 self._runner.look_ahead(self._table)
-        ahead = clock_gettime_ns(CLOCK_MONOTONIC) - replied if self._runs_aside else 0
+        ahead = monotonic_ns() - replied if self._runs_aside else 0
         self._due = plan.step + 1
         taken_at = (received, taken.decoded, taken.adapted, taken.applied, taken.prepared)
         answered = (forwarded, sampled, result_adapted, replied)
@@ -168,11 +181,10 @@ class Worker:
         if self._spec.validate:
             plan.validate()
         self._table.apply(plan)
-        batch = (plan.batch_rows, plan.batch_counts)
         seen = self._seen_batch
-        if self._spec.validate or seen is None or batch[0] is not seen[0] or batch[1] is not seen[1]:
+        if self._spec.validate or plan.batch_rows is not seen[0] or plan.batch_counts is not seen[1]:
             self._table.check(plan)
-            self._seen_batch = batch
+            self._seen_batch = (plan.batch_rows, plan.batch_counts)
 
     def _prepare(self, plan: StepPlan) -> Batch:
         try:
@@ -181,7 +193,6 @@ class Worker:
             raise PlanError(f"step {plan.step} reaches outside the table: {error}") from error
         if self._spec.rolling_digest:
             self._roll(plan)
-        self._table.advance(plan)
         return batch
 
     def _roll(self, plan: StepPlan) -> None:
@@ -190,8 +201,3 @@ class Worker:
             self._rolling = zlib.crc32(column.tobytes(), self._rolling)
         last = self._table.num_computed_tokens[rows]
         self._rolling = zlib.crc32(self._table.token_ids[rows, last].tobytes(), self._rolling)
-
-
-def _body_bytes(payload: Payload) -> int:
-    body = payload.body
-    return len(body) if isinstance(body, bytes | bytearray | memoryview) else 0

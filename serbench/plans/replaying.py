@@ -6,7 +6,7 @@ take results in, a table follows the recording; neither is clocked.
 
 from collections.abc import Sequence
 from pathlib import Path
-from time import CLOCK_MONOTONIC, clock_gettime_ns
+from time import monotonic_ns
 
 import msgspec
 import numpy as np
@@ -17,7 +17,7 @@ from serbench.garbage import swept
 from serbench.plans.checking import due_rows
 from serbench.plans.reading import Step
 from serbench.plans.replay_runner import ReplayRunner
-from serbench_codecs.codec import PLAN, RESULT, Body, codec_id, expect_header, pack_header
+from serbench_codecs.codec import PLAN, RESULT, body_bytes, codec_id, expect_header, pack_header
 from serbench_codecs.plan import StepResult
 from serbench_codecs.registry import get_codec, get_result_format
 from serbench_codecs.table import RequestTable, TableLimits
@@ -125,10 +125,10 @@ class ReplaySession:
             CodecError: a result that can't be decoded. PayloadRefused: a plan that the worker can't decode.
         """
         with swept():
-            begun = clock_gettime_ns(CLOCK_MONOTONIC)
+            begun = monotonic_ns()
             for step in steps:
                 self._step(step)
-            wall_s = (clock_gettime_ns(CLOCK_MONOTONIC) - begun) / 1e9
+            wall_s = (monotonic_ns() - begun) / 1e9
         [report] = self._link.close()
         spans = self._log.to_array()
         phases, spans, _ = phases_of(spans, as_spans(report.spans, len(WORKER_FIELDS)))
@@ -137,30 +137,30 @@ class ReplaySession:
         return Replayed(path, columns["plan_bytes"], columns["result_bytes"], wall_s)
 
     def _step(self, step: Step) -> None:
-        now, plan, table = clock_gettime_ns, step.plan, self._table
+        plan, table = step.plan, self._table
         table.apply(plan)
-        begun = now(CLOCK_MONOTONIC)
+        begun = monotonic_ns()
         try:
             objects = self._encoder.adapt(plan, table)
-            adapted = now(CLOCK_MONOTONIC)
+            adapted = monotonic_ns()
             body = self._encoder.encode(objects)
-            encoded = now(CLOCK_MONOTONIC)
+            encoded = monotonic_ns()
             header = pack_header(PLAN, self._codec_id, plan.epoch, plan.step, body)
         except BaseException as error:
             raise_broken(self._codec, f"no payload of step {plan.step}", error)
         self._link.send(header, body)
-        sent = now(CLOCK_MONOTONIC)
+        sent = monotonic_ns()
         with self._link.receive() as payload:
-            received = now(CLOCK_MONOTONIC)
-            size = _size(payload.body)
+            received = monotonic_ns()
+            size = body_bytes(payload.body)
             expect_header(payload.header, size, RESULT, self._result_id, plan.epoch, plan.step)
             objects = self._result_decoder.decode(payload.body)  # type: ignore[arg-type]
-            decoded = now(CLOCK_MONOTONIC)
+            decoded = monotonic_ns()
             result = self._result_decoder.adapt(objects, plan.step, plan.epoch)
             result_bytes = len(payload.header) + size if size else 0
-        done = now(CLOCK_MONOTONIC)
+        done = monotonic_ns()
         self._take_in(step, result)
-        plan_bytes = len(header) + _size(body) if _size(body) else 0
+        plan_bytes = len(header) + body_bytes(body) if body_bytes(body) else 0
         sizes = (plan_bytes, result_bytes, len(plan.batch_rows), 0)
         stamps = (begun, begun, adapted, encoded, sent, received, decoded, done, done)
         self._log.add(plan.epoch, plan.step, *stamps, *sizes, 0, 0)
@@ -173,7 +173,3 @@ class ReplaySession:
         rows = due_rows(step.plan, table)
         table.advance(step.plan)
         table.append_sampled(rows, ids)
-
-
-def _size(body: Body) -> int:
-    return len(body) if isinstance(body, bytes | bytearray | memoryview) else 0

@@ -48,6 +48,7 @@ class MpLink:
             raise ConfigError(f"transport {spec.transport} does not leave its process; executor mp needs another one")
         self._workers = workers
         self._step_timeout_s = step_timeout_s
+        self._slice_s = min(_SLICE_S, step_timeout_s)
         self._codec_id = codec_id(spec.codec)
         self._last: tuple[Buffer, int] | None = None  # header and body length of the payload sent last
         self._sent = 0
@@ -95,7 +96,7 @@ class MpLink:
             self._look_at_s = now_s + _LOOK_EVERY_S
             self._look()
         try:
-            lease = self._results.receive(min(_SLICE_S, self._step_timeout_s))
+            lease = self._results.receive(self._slice_s)
         except TransportTimeout:
             lease = self._receive_late()
         except TransportError:

@@ -30,7 +30,7 @@ class ModelRunner(Protocol):
     def prepare(self, plan: StepPlan, table: RequestTable) -> Any:
         """Turn an applied, not yet advanced plan into a Batch (phase ``prepare``).
 
-        Between ``prepare`` and ``sample`` the worker advances the table, nothing else.
+        Until the step is answered nothing changes the table.
         """
         ...
 

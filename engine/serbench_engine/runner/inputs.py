@@ -12,7 +12,7 @@ import numpy as np
 from serbench_codecs.plan import NO_ROWS, Int32Array, Int64Array, StepPlan
 from serbench_codecs.table import IndexArray, RequestTable
 
-_FEW_MOVED: Final = 6
+_FEW_MOVED: Final = 16
 """Up to so many slots are looked up one by one in less time than numpy needs to begin."""
 
 
@@ -103,15 +103,16 @@ class InputPreparer:
 
     def _move(self, inputs: StepInputs, rows: Int32Array, table: RequestTable) -> None:
         """Some of ``rows`` hold other blocks than when the slots of ``inputs``, a decode, were looked up."""
-        slots, starts, size = inputs.slots, inputs.starts, table.limits.block_size
-        places = [place for row in rows.tolist() if (place := self._place_of.get(row)) is not None]
-        if len(places) > _FEW_MOVED:
+        slots, starts, size, place_of = inputs.slots, inputs.starts, table.limits.block_size, self._place_of
+        if len(rows) > _FEW_MOVED:
+            places = [place for row in rows.tolist() if (place := place_of.get(row)) is not None]
             moved = np.array(places, dtype=np.intp)
             slots[moved] = _slots(table, self._index[moved], starts[moved].astype(np.intp))
             return
-        for place in places:
-            block, offset = divmod(int(starts[place]), size)
-            slots[place] = int(table.block_table[self._rows[place], block]) * size + offset
+        for row in rows.tolist():
+            if (place := place_of.get(row)) is not None:
+                block, offset = divmod(starts.item(place), size)
+                slots[place] = table.block_table.item(row, block) * size + offset
 
     def _see(self, rows: Int32Array, counts: Int32Array) -> None:
         self._rows, self._counts = rows, counts

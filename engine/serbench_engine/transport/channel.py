@@ -5,11 +5,13 @@ It does not know what flows through the descriptors.
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from serbench_codecs.codec import Body, Buffer
 from serbench_engine.errors import TransportError
 from serbench_engine.transport.base import Endpoint, Receiver, Sender
+
+_BYTES: Final = (bytes, bytearray)
 
 
 def close_all(fds: list[int]) -> None:
@@ -29,11 +31,11 @@ def require_buffer(body: Body, transport: str) -> Buffer:
     Raises:
         TransportError: it is a plan or a result itself, or a memoryview of something else than contiguous bytes.
     """
+    if isinstance(body, _BYTES):  # not a union of types: that is made anew for every payload
+        return body
     if isinstance(body, memoryview):
         if body.ndim != 1 or body.itemsize != 1 or not body.contiguous:
             raise TransportError(f"{transport} carries flat bytes, not a memoryview of format {body.format!r}")
-        return body
-    if isinstance(body, bytes | bytearray):
         return body
     raise TransportError(
         f"{transport} carries bytes between processes, not a {type(body).__name__}: "

@@ -232,12 +232,13 @@ class ShmReceiver:
 
     def _await(self, needed: int, deadline: Deadline) -> None:
         """Wait until ``needed`` bytes are available."""
+        self._available += self._hearer.take()
         while self._available < needed:
+            if not self._wait.wait(deadline.left_s()):
+                raise TransportTimeout(f"nothing from the sender for {deadline.timeout_s:g} s")
             if news := self._hearer.take():
                 self._available += news
-            elif not self._wait.wait(deadline.left_s()):
-                raise TransportTimeout(f"nothing from the sender for {deadline.timeout_s:g} s")
-            elif not self._hearer.glance() and is_cut(self._fds[3]) and not self._hearer.glance():
+            elif is_cut(self._fds[3]) and not self._hearer.glance():
                 raise TransportError("the sender is gone")  # and all that it did before was looked at after its end
 
 

@@ -185,7 +185,8 @@ class AutoWait:
             now = self._clock()
         if now - wakes < spin_s and now + spin_s < end:  # not again where a wait goes on after a timeout
             if spin(self._source, now + spin_s, self._clock):
-                self._penalty = max(1, self._penalty // 2)
+                if self._penalty > 1:
+                    self._penalty //= 2
                 return True
             self._asleep, self._penalty = self._penalty, min(_MOST_ASLEEP, 8 * self._penalty)
         return self._source.block(max(0.0, end - self._clock()))
