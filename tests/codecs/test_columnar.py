@@ -1,12 +1,14 @@
 """``columnar`` sends no batch that its decoder can tell, and sends it where the forecast is wrong."""
 
+import numpy as np
 import pytest
 
 from serbench_codecs.codec import HEADER_BYTES
 from serbench_codecs.columnar import APPEND, APPEND_ONE, BATCH, BLOCKS, FORECAST, POSITIONAL, SAME, WHOLE
 from serbench_codecs.conformance import Arrival, Conversation, StepScript
+from serbench_codecs.plan import NO_ADMISSIONS, NO_ROWS, NO_WRITES, StepPlan, Writes
 from serbench_codecs.registry import get_codec
-from serbench_codecs.table import TableLimits
+from serbench_codecs.table import RequestTable, TableLimits
 from tests.codecs.variants import Step, played
 
 LIMITS = TableLimits(max_num_seqs=64, max_model_len=200, block_size=4, num_blocks=4000, vocab_size=100)
@@ -82,3 +84,28 @@ def test_a_blocks_place_is_sent_where_it_is_not_the_rows_next() -> None:
     assert kinds == {0, POSITIONAL}
     chunks = play(StepScript(arrivals=(Arrival(40, 9),)), *quiet, budget=10)
     assert APPEND in {flags(step) & BLOCKS for step in chunks}
+
+
+@pytest.mark.parametrize("num_rows", [3, 8, 9, 30])
+def test_one_place_that_is_not_the_next_makes_all_places_travel(num_rows: int) -> None:
+    encoder, decoder = get_codec("columnar").ends(LIMITS)
+    table = RequestTable(LIMITS)
+    rows, ones = np.arange(num_rows, dtype=np.int32), np.ones(num_rows, dtype=np.int32)
+    starts = np.zeros(num_rows, dtype=np.int32)
+    kinds, got = [], []
+    for step in range(4):
+        starts = starts + 1 if step else starts
+        if step == 2:
+            starts[num_rows // 2] -= 1  # writes its block once more
+        blocks = Writes(rows, starts, ones, rows + 100 * step)
+        plan = StepPlan(step, 0, NO_ROWS, NO_ADMISSIONS, blocks, NO_WRITES, rows, ones)
+        body = encoder.encode(encoder.adapt(plan, table))
+        assert isinstance(body, bytes)
+        kinds.append(int.from_bytes(body[14:16], "little") & BLOCKS)
+        got.append(decoder.adapt(decoder.decode(memoryview(body))).blocks)
+        assert [got[-1].rows.tolist(), got[-1].starts.tolist(), got[-1].values.tolist()] == [
+            rows.tolist(),
+            starts.tolist(),
+            (rows + 100 * step).tolist(),
+        ]
+    assert kinds == [APPEND_ONE, APPEND_ONE, POSITIONAL, APPEND_ONE]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -140,6 +141,46 @@ def test_a_plan_out_of_bounds_changes_nothing(columns: dict[str, Any], says: str
     with pytest.raises(PlanError, match=says):
         table.apply(plan(**columns))
     assert everything(table) == before
+
+
+@pytest.mark.parametrize(
+    ("blocks", "says"),
+    [
+        (writes(row=8), r"blocks rows: 8 is outside 0 … 7"),
+        (writes(row=-1), r"blocks rows: -1 is outside 0 … 7"),
+        (writes(start=4), r"blocks starts: 4 is outside 0 … 3"),
+        (writes(start=-1), r"blocks starts: -1 is outside 0 … 3"),
+        (writes(values=(40,)), r"block ids: 40 is outside 0 … 39"),
+        (writes(values=(-1,)), r"block ids: -1 is outside 0 … 39"),
+        (writes(count=2), "blocks: values do not fit the counts"),
+        (Writes(rows(1, 2), rows(0), rows(1), rows(1)), "blocks: rows, starts and counts differ in length"),
+        (Writes(rows(0, 1), rows(0, 4), rows(1, 1), rows(5, 6)), r"blocks starts: 4 is outside 0 … 3"),
+    ],
+)
+def test_blocks_out_of_bounds_change_nothing_while_the_batch_stays(blocks: Writes, says: str) -> None:
+    table, step = running_table(), plan(freed=NO_ROWS, admitted=NO_ADMISSIONS, tokens=NO_WRITES)
+    table.apply(step)
+    before = everything(table)
+    with pytest.raises(PlanError, match=says):
+        table.apply(msgspec.structs.replace(step, blocks=blocks))
+    assert everything(table) == before
+
+
+@pytest.mark.parametrize("num_events", [0, 1, 2, 16, 17, 40])
+def test_a_steady_step_does_what_any_other_does(num_events: int) -> None:
+    limits = TableLimits(max_num_seqs=64, max_model_len=12, block_size=3, num_blocks=400, vocab_size=100)
+    batch = {"batch_rows": rows(*range(64)), "batch_counts": rows(*[1] * 64)}
+    nothing = plan(freed=NO_ROWS, admitted=NO_ADMISSIONS, blocks=NO_WRITES, tokens=NO_WRITES, **batch)
+    which = np.random.default_rng(num_events).permutation(64)[:num_events].astype(np.int32)
+    blocks = Writes(which, which % 4, np.ones_like(which), which * 6)
+    steady, fresh = RequestTable(limits), RequestTable(limits)
+    steady.num_blocks[:] = fresh.num_blocks[:] = 2  # so that some writes are beyond what a row holds, some are not
+    steady.apply(nothing)
+    for table in (steady, fresh):
+        table.apply(msgspec.structs.replace(nothing, blocks=blocks))
+    assert everything(steady) == everything(fresh)
+    assert steady.block_table.sum() == blocks.values.sum()
+    assert steady.num_blocks[which].tolist() == np.maximum(2, which % 4 + 1).tolist()
 
 
 def test_a_batch_that_was_refused_is_refused_again() -> None:
