@@ -27,7 +27,7 @@ WAIT_S: Final = 30.0
 WARM_UP: Final = 500
 PAUSED: Final = 10
 
-WAYS: Final = {"block": Waiting("block"), "spin": Waiting("spin"), "auto": Waiting("auto", foresees=True)}
+WAYS: Final = {"block": Waiting("block"), "spin": Waiting("spin"), "auto": Waiting("auto", core_is_spare=True)}
 CHANNELS: Final[dict[str, Callable[[Waiting], Channel]]] = {
     "shm": lambda waiting: shm.make_channel(1, waiting),
     "shm, kernel": lambda waiting: shm.make_channel(1, waiting, words=False),

@@ -19,7 +19,7 @@ def settle_waiting(kind: WaitKind, num_workers: int, threads: int, cores: int) -
     """
     if kind == "auto" and num_workers + 1 > cores:
         kind = "block"
-    return Waiting(kind, foresees=True), Waiting(kind, foresees=num_workers * threads + 1 <= cores)
+    return Waiting(kind, core_is_spare=True), Waiting(kind, core_is_spare=num_workers * threads + 1 <= cores)
 
 
 def usable_cores() -> int:

@@ -4,15 +4,16 @@ Spinning saves the wake-up of a process, 5 to 50 µs, and a core's first 100 µs
 costs the time of a core. ``auto`` buys the one with the other only where that is cheap: it looks at the last few waits
 and
 
-- spins through where they were short (SPIN_S), or somebody has told that a core is spare while they last (``foresees``)
-  and they were no longer than SPIN_THROUGH_S;
-- sleeps first and spins from shortly before the expected end where a core is spare and they were longer, but alike;
-- sleeps all along else.
+- spins through where they were short (SPIN_S), not much longer than they lasted;
+- spins for up to SPIN_THROUGH_S where somebody has told that a core is spare while they last, and they were no longer
+  than that;
+- sleeps all along else, and where this end was busy for more than SPIN_THROUGH_S before: then the other end is asleep,
+  and a virtual machine wakes it on this core rather than on one that it takes for unavailable since it is halted. To
+  sleep first and spin towards the expected end of a long wait was tried: that meets on one core as often.
 
-It never spins much longer than the waits before lasted. After a spin in vain it sleeps through the next wait, and
-through eight times as many after another: where there are more processes than cores, the one that is waited for may
-have none while this one spins. So it goes on spinning only if three spins of four succeed. And it sleeps all along
-while others want its core (contention.py).
+After a spin in vain it sleeps through the next wait, and through eight times as many after another: where there are
+more processes than cores, the one that is waited for may have none while this one spins. So it goes on spinning only if
+three spins of four succeed. And it sleeps all along while others want its core (contention.py).
 
 The other end must be another process: a thread that spins keeps the interpreter from the others of its process.
 """
@@ -33,32 +34,27 @@ WaitKind: TypeAlias = Literal["auto", "spin", "block"]
 Clock: TypeAlias = Callable[[], float]
 
 SPIN_S: Final = 250e-6
-"""The longest that ``auto`` spins where nobody has told that a core is spare, and after a sleep."""
+"""The longest that ``auto`` spins where nobody has told that a core is spare."""
 
 SPIN_THROUGH_S: Final = 4e-3
 """Waits of up to so long it spins through where a core is spare: one that has slept is slow for some 100 µs after."""
 
-LEAD_S: Final = 150e-6
-"""So long before the expected end ``auto`` wakes up: timers are late by 50 µs and more."""
-
 _SLACK_S: Final = 20e-6  # beyond what is expected
 _MOST_ASLEEP: Final = 256  # waits
 _REMEMBERED: Final = 5  # waits, of which the longest counts as an accident
-_YIELD_S: Final = 50e-6  # endless spinning before others are let run
-_LOOK_S: Final = 1e-3  # and before it looks whether the other end lives
+_LOOK_S: Final = 1e-3  # endless spinning before it looks whether the other end lives
 _GLANCES: Final = 32  # between two looks at the clock
-_FINE_S: Final = 0.02  # up to here a timeout is kept to the µs
-_SELECTABLE: Final = 1024  # descriptors below it
+_LOOKS: Final = 8  # before others are let run: some 50 µs
 
 
 class Waiting(msgspec.Struct, frozen=True):
     """How the receivers of a channel wait.
 
-    ``foresees``: whether ``auto`` may spin towards the end of a long wait too, because a core is spare while it lasts.
+    ``core_is_spare``: whether ``auto`` may spin for longer, because nobody else needs the core meanwhile.
     """
 
     kind: WaitKind = "auto"
-    foresees: bool = False
+    core_is_spare: bool = False
 
 
 WAIT_AUTO: Final = Waiting()
@@ -91,8 +87,6 @@ class PollSource:
     """Descriptors: one of ``readable`` has something to read, or the far end of one of ``lifelines`` is gone."""
 
     def __init__(self, readable: list[int], lifelines: list[int]) -> None:
-        self._fds = [*readable, *lifelines]
-        self._fine = max(self._fds) < _SELECTABLE
         self._poll = select.poll()
         for descriptor in readable:
             self._poll.register(descriptor, select.POLLIN)
@@ -103,9 +97,7 @@ class PollSource:
         return bool(self._poll.poll(0))
 
     def block(self, timeout_s: float) -> bool:
-        """Uses no CPU time. poll counts milliseconds; a short timeout that must be kept is select's."""
-        if 0 < timeout_s < _FINE_S and self._fine:
-            return bool(select.select(self._fds, (), (), timeout_s)[0])
+        """Uses no CPU time. poll counts milliseconds: a timeout may take up to one longer."""
         return bool(self._poll.poll(math.ceil(timeout_s * 1000)))
 
 
@@ -127,16 +119,13 @@ class SpinWait:
 
     def wait(self, timeout_s: float) -> bool:
         now = time.monotonic()
-        end, look = now + timeout_s, now + _LOOK_S
-        while not spin(self._source, min(end, now + _YIELD_S)):
-            os.sched_yield()  # to the other end, should it have no core of its own
+        end = now + timeout_s
+        while not spin(self._source, min(end, now + _LOOK_S)):
+            if self._source.block(0):
+                return True
             now = time.monotonic()
-            if now >= min(end, look):
-                if self._source.block(0):
-                    return True
-                if now >= end:
-                    return False
-                look = now + _LOOK_S
+            if now >= end:
+                return False
         return True
 
 
@@ -146,16 +135,18 @@ class AutoWait:
     def __init__(
         self,
         source: Source,
-        foresees: bool,
+        core_is_spare: bool,
         clock: Clock = time.monotonic,
         contention: Contention | None = None,
     ) -> None:
         self._source = source
-        self._foresees = foresees
+        self._most_s = SPIN_THROUGH_S if core_is_spare else SPIN_S
+        self._core_is_spare = core_is_spare
         self._clock = clock
         self._contention = contention or Contention()
         self._recent = deque([math.inf] * _REMEMBERED, maxlen=_REMEMBERED)
         self._begun = 0.0  # of a wait that has run into a timeout and goes on
+        self._ended = 0.0  # of the wait before
         self._asleep = 0  # waits to come that are slept through
         self._penalty = 1  # how many, after the next spin in vain
 
@@ -165,25 +156,21 @@ class AutoWait:
         if self._asleep:
             self._asleep -= 1
             came = self._source.block(timeout_s)
-        elif not self._contention.is_calm(now):
+        elif now - self._ended > SPIN_THROUGH_S or not self._contention.is_calm(now):
             came = self._source.block(timeout_s)
         else:
             came = self._spin_or_sleep(begun, now, now + timeout_s)
         if came:
-            self._recent.append(self._clock() - begun)
+            self._ended = self._clock()
+            self._recent.append(self._ended - begun)
             self._begun = 0.0
         else:
             self._begun = begun
         return came
 
     def _spin_or_sleep(self, begun: float, now: float, end: float) -> bool:
-        nap_s, spin_s = self._forecast()
-        wakes = begun + nap_s
-        if now < wakes:
-            if self._source.block(min(end, wakes) - now):
-                return True
-            now = self._clock()
-        if now - wakes < spin_s and now + spin_s < end:  # not again where a wait goes on after a timeout
+        spin_s = self._worth_spinning_s()
+        if now - begun < spin_s and now + spin_s < end:  # not again where a wait goes on after a timeout
             if spin(self._source, now + spin_s, self._clock):
                 if self._penalty > 1:
                     self._penalty //= 2
@@ -191,35 +178,35 @@ class AutoWait:
             self._asleep, self._penalty = self._penalty, min(_MOST_ASLEEP, 8 * self._penalty)
         return self._source.block(max(0.0, end - self._clock()))
 
-    def _forecast(self) -> tuple[float, float]:
-        """How long to sleep before spinning is worth it (for ever where it isn't), and how long to spin then."""
-        shortest, *_, longest, _ = sorted(self._recent)
-        through_s = SPIN_THROUGH_S if self._foresees else SPIN_S
-        if longest <= through_s:
-            return 0.0, min(through_s, 1.5 * longest + _SLACK_S)
-        nap_s = max(0.0, shortest - LEAD_S)
-        spin_s = min(SPIN_S, 1.5 * (longest - nap_s) + _SLACK_S)
-        if longest - nap_s > SPIN_S or not self._foresees:
-            return math.inf, spin_s
-        return nap_s, spin_s
+    def _worth_spinning_s(self) -> float:
+        """How long to spin; 0 where the waits before were too long."""
+        *_, longest, _ = sorted(self._recent)
+        if longest > self._most_s:
+            return 0.0
+        return self._most_s if self._core_is_spare else min(self._most_s, 1.5 * longest + _SLACK_S)
 
 
 def spin(source: Source, end: float, clock: Clock = time.monotonic) -> bool:
-    """Look again and again; False when ``clock`` has passed ``end``."""
+    """Look again and again; False when ``clock`` has passed ``end``.
+
+    Now and then it lets others run: the other end may have been woken on this core, and would wait for a whole slice.
+    """
     glance = source.glance
     while True:
-        for _ in range(_GLANCES):
-            if glance():
-                return True
-        if clock() >= end:
-            return False
+        for _ in range(_LOOKS):
+            for _ in range(_GLANCES):
+                if glance():
+                    return True
+            if clock() >= end:
+                return False
+        os.sched_yield()
 
 
 def make_wait(source: Source, waiting: Waiting) -> Wait:
     """The way to wait for ``source`` that ``waiting`` asks for."""
     if waiting.kind == "block":
         return BlockWait(source)
-    return SpinWait(source) if waiting.kind == "spin" else AutoWait(source, waiting.foresees)
+    return SpinWait(source) if waiting.kind == "spin" else AutoWait(source, waiting.core_is_spare)
 
 
 class Deadline:

@@ -10,12 +10,12 @@ from tests.engine.serving import sim_spec
 @pytest.mark.parametrize(
     ("workers", "threads", "cores", "plans", "results"),
     [
-        (1, 1, 2, Waiting("auto", foresees=True), Waiting("auto", foresees=True)),
-        (1, 2, 2, Waiting("auto", foresees=True), Waiting("auto", foresees=False)),
-        (3, 1, 4, Waiting("auto", foresees=True), Waiting("auto", foresees=True)),
-        (3, 2, 4, Waiting("auto", foresees=True), Waiting("auto", foresees=False)),
-        (3, 1, 2, Waiting("block", foresees=True), Waiting("block", foresees=False)),
-        (1, 1, 1, Waiting("block", foresees=True), Waiting("block", foresees=False)),
+        (1, 1, 2, Waiting("auto", core_is_spare=True), Waiting("auto", core_is_spare=True)),
+        (1, 2, 2, Waiting("auto", core_is_spare=True), Waiting("auto", core_is_spare=False)),
+        (3, 1, 4, Waiting("auto", core_is_spare=True), Waiting("auto", core_is_spare=True)),
+        (3, 2, 4, Waiting("auto", core_is_spare=True), Waiting("auto", core_is_spare=False)),
+        (3, 1, 2, Waiting("block", core_is_spare=True), Waiting("block", core_is_spare=False)),
+        (1, 1, 1, Waiting("block", core_is_spare=True), Waiting("block", core_is_spare=False)),
     ],
 )
 def test_auto_takes_no_core_that_a_model_or_another_worker_needs(

@@ -11,7 +11,7 @@ from serbench_engine.transport.base import Channel, Receiver, Sender
 from serbench_engine.transport.registry import TRANSPORTS, Transport
 from serbench_engine.transport.wait import Waiting
 
-WAYS = {"block": Waiting("block"), "spin": Waiting("spin"), "auto": Waiting("auto", foresees=True)}
+WAYS = {"block": Waiting("block"), "spin": Waiting("spin"), "auto": Waiting("auto", core_is_spare=True)}
 
 
 def variant(name: str, way: str) -> Transport:
