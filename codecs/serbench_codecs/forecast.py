@@ -25,12 +25,16 @@ class Forecast:
         self._num_blocks: Int32Array = np.zeros(limits.max_num_seqs, dtype=np.int32)
         self._held = self._num_blocks.data  # the same, for one row: a Python number, and quicker
         self._left = np.zeros(limits.max_num_seqs, dtype=np.int32)  # tokens that the next step could compute
+        self._index = self._next_index = NO_ROWS.astype(
+            np.intp
+        )  # ``rows``, and those that ``batch`` told, as numpy indexes
         self._steady = False  # every row of the batch computes its only token: the next step changes nothing here
 
     def admit(self, admitted: Admissions) -> None:
         """Note how many blocks and uncomputed tokens the admitted rows have."""
-        self._num_blocks[admitted.rows] = admitted.block_ids.lengths
-        self._left[admitted.rows] = admitted.token_ids.lengths - admitted.num_computed_tokens
+        rows = admitted.rows.astype(np.intp)
+        self._num_blocks[rows] = admitted.block_ids.lengths
+        self._left[rows] = admitted.token_ids.lengths - admitted.num_computed_tokens
         self._steady = False
 
     def next_blocks(self, rows: npt.NDArray[np.intp]) -> Int32Array:
@@ -69,14 +73,17 @@ class Forecast:
 
         New arrays, int32[b] each; to be asked for after ``admit``.
         """
-        rows = self.rows
+        rows, index = self.rows, self._index
         if len(freed):
             stays = np.ones(len(self._left), dtype=np.bool_)
             stays[freed] = False
-            rows = rows[stays[rows]]
-        if len(admitted):
+            index = index[stays[index]]
+            rows = index.astype(np.int32)
+        if len(admitted.rows):
             rows = np.concatenate([rows, admitted.rows])
-        return rows, self._left[rows]
+            index = rows.astype(np.intp)
+        self._next_index = index
+        return rows, self._left[index]
 
     def is_last_batch(self, plan: StepPlan) -> bool:
         """Whether ``plan`` runs the same batch as the last one."""
@@ -92,13 +99,17 @@ class Forecast:
 
     def ran(self, rows: Int32Array, counts: Int32Array) -> None:
         """Note the batch of this step. A row that has computed all its tokens samples one for the next step."""
-        left = np.maximum(self._left[rows] - counts, 1)
-        self._left[rows] = left
+        index = rows.astype(np.intp)
+        left = np.maximum(self._left[index] - counts, 1)
+        self._left[index] = left
         self._steady = np.count_nonzero(left != 1) == 0 == np.count_nonzero(counts != 1)
-        self.rows, self.counts = rows, counts
+        self.rows, self.counts, self._index = rows, counts, index
 
     def ran_as_forecast(self, rows: Int32Array, counts: Int32Array) -> None:
-        """As ``ran``, for the very batch that ``batch`` told: every row has computed all its tokens."""
-        self._left[rows] = 1
-        self._steady = not np.count_nonzero(counts != 1)
-        self.rows, self.counts = rows, counts
+        """As ``ran``, for the batch that ``batch`` told last: every row has computed all its tokens.
+
+        Whether it decodes steadily is looked up if it runs again.
+        """
+        self._left[self._next_index] = 1
+        self._steady = False
+        self.rows, self.counts, self._index = rows, counts, self._next_index
