@@ -130,6 +130,7 @@ def check_comparable(first: Run, other: Run) -> None:
         for what, mine, theirs in (
             ("processors differ", _machine(first)[0], _machine(other)[0]),
             ("numbers of cores differ", _machine(first)[1], _machine(other)[1]),
+            ("C++ kernels differ", _kernels(first), _kernels(other)),
         )
         if mine != theirs
     ]
@@ -146,6 +147,10 @@ def _short_of_blocks(run: Run) -> bool:
 
 def _machine(run: Run) -> tuple[str, int]:
     return f"{run.environment.cpu}, {run.environment.architecture}", run.environment.cores
+
+
+def _kernels(run: Run) -> str:
+    return "without" if run.without_kernels else "with or not needed"
 
 
 def _version_notes(runs: Sequence[Run]) -> list[str]:

@@ -14,6 +14,7 @@ import msgspec
 import psutil
 
 from serbench.environment import Environment, describe_environment, installed_version
+from serbench_engine.native.library import native_status
 
 NEEDED: Final = (
     "torch",
@@ -50,7 +51,7 @@ def examine() -> list[Finding]:
         memory(psutil.virtual_memory().available),
         *shared_memory(Path("/dev/shm")),
         gpu(),
-        compiler(),
+        kernels(native_status()),
         *software(environment),
         models_at_hand(),
     ]
@@ -116,10 +117,12 @@ def gpu() -> Finding:
     return Finding("GPU", "none found: models run on the CPU")
 
 
-def compiler() -> Finding:
-    """Not needed so far, and told so."""
-    found = next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
-    return Finding("compiler", found or "none, and none is needed")
+def kernels(why_not: str) -> Finding:
+    """The engine's C++ kernels, which are compiled when they are first wanted; here, if need be."""
+    if why_not:
+        advice = "models on the CPU run without them, at about half the speed; sim needs none"
+        return Finding("C++ kernels", f"not used: {why_not}", "care", advice)
+    return Finding("C++ kernels", "compiled for this CPU")
 
 
 def software(environment: Environment) -> Iterator[Finding]:

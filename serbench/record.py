@@ -15,7 +15,8 @@ from serbench.errors import ResultsError
 from serbench.experiment import Experiment
 from serbench.noise import load_warning, noise_warnings
 from serbench.results import Repeat, Run, Spread, TokenizerInfo, WeightsInfo
-from serbench_engine.models.config import ResolvedModel
+from serbench_engine.models.config import ResolvedModel, SimConfig
+from serbench_engine.native.library import native_status
 
 SUMMARY: Final[dict[str, Callable[[Repeat], float | None]]] = {
     "requests_per_s": lambda repeat: repeat.requests_per_s,
@@ -61,7 +62,7 @@ class Recorder:
         self._warnings: dict[str, None] = {}
         self._of_workload: Sequence[str] = ()
         if begun is not None:
-            derived = _noise(begun.repeats, begun.environment)
+            derived = [*_slower(begun.without_kernels), *_noise(begun.repeats, begun.environment)]
             self.warn(line for line in begun.warnings if line not in derived)
 
     @property
@@ -105,12 +106,29 @@ class Recorder:
             environment=self._environment,
             weights=WeightsInfo(self._model.weights.kind, self._model.fingerprint, self._model.weights.origin),
             tokenizer=TokenizerInfo("folder" if self._model.tokenizer else "bytes", self._model.tokenizer),
+            without_kernels=self._without_kernels(),
             repeats=repeats,
             outputs_digest=_combined(repeat.outputs_digest for repeat in repeats),
             batches_digest=_combined(repeat.batches_digest for repeat in repeats),
             summary=_summary(repeats),
-            warnings=[*self._warnings, *self._of_workload, *_noise(repeats, self._environment)],
+            warnings=[
+                *self._warnings,
+                *self._of_workload,
+                *_slower(self._without_kernels()),
+                *_noise(repeats, self._environment),
+            ],
         )
+
+    def _without_kernels(self) -> str:
+        config = self._model.config
+        if isinstance(config, SimConfig):
+            return ""
+        dtype = "float32" if self.experiment.dtype == "auto" else self.experiment.dtype
+        return native_status(dtype, config.head_dim)
+
+
+def _slower(without_kernels: str) -> list[str]:
+    return [f"without the C++ kernels, so slower: {without_kernels}"] if without_kernels else []
 
 
 def new_id(created: datetime, experiment: Experiment) -> str:

@@ -180,7 +180,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """An experiment with its repeats. ``session`` is shared by runs that were measured interleaved.
 
     ``created`` is UTC, ISO 8601. The digests are over the repeats' own, in order of group. ``summary`` has a Spread
-    for each figure that is one number a repeat.
+    for each figure that is one number a repeat. ``without_kernels``: why the engine's C++ kernels were not used, which
+    makes a model slower; empty where they were, or where the model is simulated.
     """
 
     schema: str = SCHEMA
@@ -191,6 +192,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     environment: Environment
     weights: WeightsInfo
     tokenizer: TokenizerInfo
+    without_kernels: str = ""
     repeats: list[Repeat]
     outputs_digest: str
     batches_digest: str

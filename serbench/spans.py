@@ -8,6 +8,7 @@ the header names. results/README.md documents it.
 import io
 import re
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Final
 
@@ -87,7 +88,7 @@ def read_spans(run_path: Path) -> dict[int, RepeatSpans]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         raise ResultsError(f"{path} is no archive of time stamps: {error}") from error
     _check_header(path, arrays.pop("header", None))
     return _by_group(path, arrays)

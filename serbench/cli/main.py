@@ -8,6 +8,8 @@ import os
 import signal
 import sys
 
+_MOMENT_S = 0.01
+
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C. For KeyboardInterrupt itself, once it came through ``exec`` (dataclasses use it), Python would end the
@@ -27,6 +29,7 @@ def main() -> None:
     from serbench.cli.streams import prepare_streams
 
     prepare_streams()
+    sys.unraisablehook = _not_lost
     _on_ending_signals(_raise)
     cli()
 
@@ -62,6 +65,22 @@ def _end_at_once(number: int, frame: object) -> None:
 
 def _raise(number: int, frame: object) -> None:
     raise Interrupted if number == signal.SIGINT else Terminated
+
+
+def _not_lost(ignored: "sys.UnraisableHookArgs") -> None:
+    """Python drops what a signal's handler raises while an object is thrown away (in __del__): send the signal again.
+
+    A moment later and from a thread, for what is raised in here is dropped too.
+    """
+    if not isinstance(ignored.exc_value, Interrupted | Terminated):
+        sys.__unraisablehook__(ignored)
+        return
+    from threading import Timer
+
+    number = signal.SIGINT if isinstance(ignored.exc_value, Interrupted) else signal.SIGTERM
+    again = Timer(_MOMENT_S, os.kill, (os.getpid(), number))
+    again.daemon = True
+    again.start()
 
 
 def _find_modules_here() -> None:

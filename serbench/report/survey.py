@@ -144,9 +144,14 @@ class Survey:
 
     @property
     def hardest(self) -> Point:
-        """Where the scheduler has most to tell the workers, the model leaving it the least time."""
+        """Where the scheduler has most to tell the workers, the model leaving it the least time.
+
+        Of the places with two series or more, if there are any: the most requests at once, the longest context there,
+        the quickest model there.
+        """
         quickest = {model: place for place, model in enumerate(self.models)}
-        return max(self.points, key=lambda point: (len(point.runs), point.batch, point.context, -quickest[point.model]))
+        several = [point for point in self.points if len(point.runs) > 1] or self.points
+        return max(several, key=lambda point: (point.batch, point.context, -quickest[point.model]))
 
     @property
     def _here(self) -> str:

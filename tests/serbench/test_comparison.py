@@ -99,11 +99,19 @@ def test_weights_machines_and_missing_groups_are_refused_with_all_reasons(runs: 
         runs[1],
         weights=WeightsInfo("sim", "sim-2"),
         environment=replace(runs[1].environment, cpu="another", cores=64),
+        without_kernels="no C++ compiler",
         repeats=[replace(repeat, group=repeat.group + 9) for repeat in runs[1].repeats],
     )
     with pytest.raises(ResultsError) as refused:
         compare_runs([runs[0], other])
-    for reason in ("weights differ", "processors differ", "numbers of cores differ (2 and 64)", "no group of repeats"):
+    reasons = (
+        "weights differ",
+        "processors differ",
+        "numbers of cores differ (2 and 64)",
+        "C++ kernels differ",
+        "no group",
+    )
+    for reason in reasons:
         assert reason in str(refused.value)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from serbench.doctor import Finding, hub_cache, machine, memory, models_at_hand, shared_memory, threads
+from serbench.doctor import Finding, hub_cache, kernels, machine, memory, models_at_hand, shared_memory, threads
 from serbench.environment import Environment
 from tests.serbench.mocks import ENVIRONMENT
 
@@ -41,6 +41,13 @@ def test_threads(variables: dict[str, str], policy: str, number: str) -> None:
     findings = list(threads(with_(threads=variables)))
     assert found(findings, "OMP_WAIT_POLICY").state == policy
     assert found(findings, "OMP_NUM_THREADS").state == number
+
+
+def test_a_machine_that_compiles_no_kernels_needs_care() -> None:
+    assert kernels("").state == "fine"
+    finding = kernels("no C++ compiler: none of c++, g++, clang++ is there")
+    assert finding.state == "care"
+    assert "no C++ compiler" in finding.found
 
 
 def test_little_memory_needs_care() -> None:

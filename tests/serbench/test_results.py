@@ -7,11 +7,28 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from serbench import record
 from serbench.errors import ResultsError
 from serbench.record import Recorder
 from serbench.results import SCHEMA, PhaseTimes, Repeat, Run, check_writable, encode_run, find_run, read_run, store_run
+from serbench_engine.models.config import ModelConfig
 from tests.serbench.mocks import MODEL, Bench, prepared
 
+TINY = ModelConfig(
+    architecture="LlamaForCausalLM",
+    family="llama",
+    vocab_size=8,
+    hidden_size=4,
+    intermediate_size=4,
+    num_layers=1,
+    num_heads=1,
+    num_kv_heads=1,
+    head_dim=4,
+    max_model_len=8,
+    tie_word_embeddings=True,
+    activation="silu",
+    eos_token_ids=(),
+)
 QUANTILES = {"p50", "p99", "mean"}
 FIELDS = {
     "group",
@@ -82,6 +99,24 @@ def test_the_summary_leaves_out_what_was_not_measured(run: Run) -> None:
     begun = msgspec.structs.replace(run, repeats=repeats)
     recorder = Recorder(run.spec, MODEL, run.environment, "s", lambda _: Path(), begun=begun)
     assert run.summary.keys() - recorder.run().summary.keys() == {"host_us_per_step_without_adapt"}
+
+
+def test_a_run_says_why_a_model_had_no_kernels(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def status(dtype: str, head_dim: int) -> str:
+        asked.append((dtype, head_dim))
+        return "no C++ compiler"
+
+    monkeypatch.setattr(record, "native_status", status)
+    model = msgspec.structs.replace(MODEL, config=TINY)
+    first = Recorder(run.spec, model, run.environment, "s", lambda _: Path(), begun=run).run()
+    assert asked[0] == ("float32", TINY.head_dim)
+    assert first.without_kernels == "no C++ compiler"
+    [line] = [line for line in first.warnings if "kernels" in line]
+    again = Recorder(run.spec, model, run.environment, "s", lambda _: Path(), begun=first).run()
+    assert again.warnings.count(line) == 1
+    assert run.without_kernels == ""
 
 
 def test_storing_again_replaces_and_leaves_nothing_else(run: Run, tmp_path: Path) -> None:

@@ -81,6 +81,19 @@ def test_what_is_no_archive_of_stamps_is_refused(data: bytes, message: str, tmp_
         read_spans(path)
 
 
+def test_a_file_with_a_bit_flipped_is_refused_or_read(report: SessionReport, tmp_path: Path) -> None:
+    run_path = tmp_path / "run.json"
+    path = SpanStore().keep(run_path, 0, report)
+    whole, refused = path.read_bytes(), 0
+    for place in range(0, len(whole), max(1, len(whole) // 150)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
+        try:
+            read_spans(run_path)
+        except ResultsError:
+            refused += 1
+    assert refused > 50
+
+
 def test_a_place_that_can_t_be_written_is_told(report: SessionReport, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultsError, match="can't be written"):

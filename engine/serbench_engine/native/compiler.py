@@ -24,6 +24,7 @@ SWITCH: Final = "SERBENCH_NATIVE"
 """Set to 0, this variable keeps the kernels from being used."""
 
 _LIBRARY: Final = "kernels.so"
+_DIGEST: Final = "sha256"  # of the library: loading one that was cut short ends the process
 
 Source = Literal["attention.cpp", "product.cpp", "rows.cpp"]
 
@@ -49,11 +50,23 @@ def compiled_library(sources: Sequence[Source], macros: Mapping[str, int], targe
 
     def fill(folder: Path) -> None:
         _compile([str(compiler), *arguments, "-o", str(folder / _LIBRARY)])
+        (folder / _DIGEST).write_text(_digest(folder))
 
     try:
-        return made_once(f"kernels-{_key(compiler, arguments)}", fill) / _LIBRARY
+        return made_once(f"kernels-{_key(compiler, arguments)}", fill, _is_whole) / _LIBRARY
     except ModelError as error:  # the cache's own
         raise NativeError(str(error)) from None
+
+
+def _digest(folder: Path) -> str:
+    return hashlib.sha256((folder / _LIBRARY).read_bytes()).hexdigest()
+
+
+def _is_whole(folder: Path) -> bool:
+    try:
+        return (folder / _DIGEST).read_text() == _digest(folder)
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _compiler() -> Path:

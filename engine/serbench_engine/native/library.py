@@ -151,7 +151,7 @@ def layer_kernels(dtype: str) -> LayerKernels | str:
         return str(error)
 
 
-def native_status() -> str:
-    """Empty where kernels can be used; else why they can't, which makes a model several times slower on a CPU."""
-    kernels = attention_kernels("bfloat16", 64)
+def native_status(dtype: str = "bfloat16", head_dim: int = 64) -> str:
+    """Empty where kernels can be used; else why they can't, which makes a model much slower on a CPU."""
+    kernels = attention_kernels(dtype, head_dim)
     return kernels if isinstance(kernels, str) else ""

@@ -19,8 +19,8 @@ def cache_root() -> Path:
     return (Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache") / "serbench"
 
 
-def made_once(name: str, fill: Callable[[Path], None]) -> Path:
-    """The folder ``name`` below the cache; ``fill`` is called with a new folder if it isn't there.
+def made_once(name: str, fill: Callable[[Path], None], is_sound: Callable[[Path], bool] = lambda _: True) -> Path:
+    """The folder ``name`` below the cache; ``fill`` is called with a new folder if it isn't there, or no more sound.
 
     A folder appears under its name only when it is complete. While one process fills it, others wait for it; what a
     killed one left behind is removed by the next.
@@ -30,12 +30,14 @@ def made_once(name: str, fill: Callable[[Path], None]) -> Path:
     """
     root = cache_root()
     folder = root / name
-    if folder.is_dir():
+    if folder.is_dir() and is_sound(folder):
         return folder
     try:
         root.mkdir(parents=True, exist_ok=True)
         with (root / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # released with the process, however it ends
+            if folder.is_dir() and not is_sound(folder):
+                shutil.rmtree(folder)
             if not folder.is_dir():
                 _fill_and_rename(folder, fill)
     except OSError as error:

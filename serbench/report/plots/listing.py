@@ -24,6 +24,12 @@ from serbench.report.survey import Survey
 
 PNG_DPI: Final = 200
 
+HARDEST: Final = (
+    "the hardest place ({place}): of those with several codecs the one with the most requests at once, then the "
+    "longest context, then the quickest model"
+)
+"""``Survey.hardest`` in words, with its name to be filled in."""
+
 
 class Plot(msgspec.Struct, frozen=True):
     """A plot to draw: ``draw`` returns why there is none where the runs have nothing for it."""
@@ -54,7 +60,7 @@ PLOTS: Final = (
         "Where a step's host time goes",
         "Mean over all steps, in the order of the step, without the model's own forward and sample; the figure at the "
         "bar's end is their sum; all panels have one scale. The model's own time, told below, is the median of a "
-        "panel's runs. At the largest context and the quickest model.",
+        f"panel's runs. Model and context are those of {HARDEST}.",
         draw_phases,
     ),
     Plot(
@@ -66,9 +72,9 @@ PLOTS: Final = (
     Plot(
         "latency",
         "Latency distributions",
-        "Over requests, at the largest batch and context and the quickest model: thin line 1 to 99 %, with a tick at "
-        "99 %, thick line 25 to 75 %, mark the median. All requests arrive together where no rate was set, so queueing "
-        "is part of it.",
+        f"Over requests, at {HARDEST}: thin line 1 to 99 %, with a tick at 99 %, thick line 25 to 75 %, mark the "
+        "median. Each is the median of the repeats' own, so how repeats differ does not show: what is sure is in the "
+        "ratios. All requests arrive together where no rate was set, so queueing is part of it.",
         draw_latency,
     ),
 )
@@ -91,7 +97,8 @@ class NotDrawn(msgspec.Struct, frozen=True):
 
 
 def draw(plot: Plot, survey: Survey) -> Drawn | NotDrawn:
-    """Draw one plot."""
+    """Draw one plot, and say in its caption of which place it is."""
+    plot = msgspec.structs.replace(plot, caption=plot.caption.format(place=survey.hardest))
     with matplotlib.rc_context(RC):
         found = plot.draw(survey)
         if isinstance(found, str):

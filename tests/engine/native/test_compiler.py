@@ -1,5 +1,6 @@
 """The kernels' build: what happens where there is no compiler, a broken or a slow one, and many processes at once."""
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -108,6 +109,28 @@ def test_many_processes_compile_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (tmp_path / "calls").read_text() == "x\n"
     assert native_status() == "", "and one that comes later finds it"
     assert (tmp_path / "calls").read_text() == "x\n"
+
+
+@needs_compiler
+@pytest.mark.parametrize("harm", ["cut", "swapped", "gone", "no digest"])
+def test_a_library_that_is_not_what_was_compiled_is_compiled_again(
+    harm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    path = compiled_library(["rows.cpp"], {"DTYPE": 0}, "-O1")
+    whole = path.read_bytes()
+    match harm:
+        case "cut":
+            path.write_bytes(whole[:5000])
+        case "swapped":
+            path.write_bytes(whole[::-1])
+        case "gone":
+            path.unlink()
+        case _:
+            path.with_name("sha256").unlink()
+    again = compiled_library(["rows.cpp"], {"DTYPE": 0}, "-O1")
+    assert again == path
+    ctypes.CDLL(str(again)).serbench_rms_norm  # noqa: B018
 
 
 @needs_compiler

@@ -37,7 +37,7 @@ def test_the_doctor_looks_at_everything() -> None:
         "memory",
         "/dev/shm",
         "GPU",
-        "compiler",
+        "C++ kernels",
         "Python",
         "torch",
         "weights here",

@@ -64,6 +64,22 @@ def test_a_signal_that_comes_through_exec_ends_with_its_exit_code(number: int, c
     assert done.returncode == code, done.stderr
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_an_object_is_thrown_away_is_not_lost(number: int, code: int, tmp_path: Path) -> None:
+    (tmp_path / "codec_here.py").write_text(
+        "import os, time\n"
+        "class Last:\n"
+        f"    def __del__(self): os.kill(os.getpid(), {number:d}); len(str())\n"
+        "Last()\n"
+        "time.sleep(30)\n"
+    )
+    command = [*SCRIPT[:-1], LISTENING + SCRIPT[-1], "codecs", "--check", "codec_here:NAME"]
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, timeout=25, check=False, cwd=tmp_path
+    )
+    assert (done.returncode, len(done.stderr.split())) == (code, 2), done.stderr
+
+
 def test_a_second_signal_while_the_process_ends_is_no_traceback(tmp_path: Path) -> None:
     again = f"import atexit, os; atexit.register(os.kill, os.getpid(), {signal.SIGINT:d})\n"
     (tmp_path / "codec_here.py").write_text(f"{again}os.kill(os.getpid(), {signal.SIGINT:d})\n")

@@ -125,6 +125,12 @@ def test_the_hardest_point_has_the_most_to_tell(runs: list[Run]) -> None:
     assert survey.hardest.model == survey.models[0]
 
 
+def test_a_place_with_more_codecs_is_not_harder_for_that(runs: list[Run]) -> None:
+    small, large = grid(runs, ["sim"], [1], [5]), grid(runs[:2], ["sim"], [3], [50])
+    survey = Survey([*small, *large, *grid(runs[:1], ["sim"], [3], [90])])
+    assert (survey.hardest.batch, survey.hardest.context) == (3, 50)  # at 90 tokens there is nothing to compare
+
+
 @pytest.mark.parametrize(
     ("model", "label"),
     [
