@@ -1,9 +1,9 @@
 """Holds `serbench predict` to the simulated engine: predicted against measured throughput over a grid, interleaved.
 
-It does not know how host times become a prediction. Each repeat measures the host's time beside the prediction's own
-model and, right after it or right before, the engine with the model asked for, so that a drift of the machine meets
-both. A simulated device sleeps, and oversleeps where other programs run: its realised time is recorded. ``ratio`` is
-what a prediction from the realised time says over what was measured, both of a median step, the median of the repeats;
+It does not know how host times become a prediction. Each repeat measures the host's time as a prediction does and,
+right after it or right before, the engine with the model asked for, so that a drift of the machine meets both. A
+simulated device sleeps, and oversleeps where other programs run: its realised time is recorded. ``ratio`` is what a
+prediction from the realised time says over what was measured, both of a median step, the median of the repeats;
 over 10 % anywhere the script fails. ``of means`` is the same of mean steps, in which every interruption by another
 program counts; ``as asked`` is of mean steps too, and from the time asked for, as `serbench predict` says it.
 
@@ -22,7 +22,7 @@ from serbench.cli import ranges
 from serbench.cli.comma_separated import Names, Numbers
 from serbench.experiment import Experiment
 from serbench.live import LiveEngine
-from serbench.predict import HOST_MODEL, synchronous
+from serbench.predict import host_model, synchronous
 from serbench.steady_decode import SteadyBatch, SteadySteps, decode_steadily, prepare_steady, simulated
 from serbench_engine.errors import ConfigError
 from serbench_engine.models.simulated_spec import parse_simulated
@@ -63,7 +63,7 @@ class Contender:
 def check(base: Experiment, batch: int, context: int, step_ms: float, steps: int = 32) -> Cell:
     """Predict and measure one cell, ``base.repeats`` times after one pass of each to warm up."""
     steady = SteadyBatch(batch=batch, context=context, steps=steps)
-    host, real = (Contender(base, model, steady) for model in (HOST_MODEL, f"sim:step={step_ms:g}ms"))
+    host, real = (Contender(base, model, steady) for model in (host_model(step_ms * 1e3), f"sim:step={step_ms:g}ms"))
     cells: list[Cell] = []
     try:
         for group in range(-1, base.repeats):

@@ -22,9 +22,12 @@ from serbench.stats import Finding, judge
 
 SCHEMA: Final = "serbench/prediction/1"
 
-HOST_MODEL: Final = "sim:step=1ms"
-"""What host times are measured with for a prediction: a model that takes a while, so that caches cool down, as with a
-real one."""
+LONGEST_HOST_MODEL_US: Final = 50_000.0
+"""Host times are measured beside a simulated model of the same time, so that cores sleep and caches cool for as long,
+up to this time: a pass beside a longer one would take too long."""
+
+_PASS_US: Final = 500_000.0  # what a pass takes, about
+_STEPS: Final = (16, 128)  # that it has at least and at most
 
 SYNCHRONOUS: Final = (
     "synchronous engine, one worker: a step is the host's time, then the model's",
@@ -73,22 +76,34 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[str] = []
 
 
+def host_model(model_us: float) -> str:
+    """The simulated model beside which host times are measured for a model that takes ``model_us`` a step."""
+    return f"sim:step={min(model_us, LONGEST_HOST_MODEL_US):g}us"
+
+
+def host_steps(model_us: float) -> int:
+    """How many steps of it a pass has."""
+    fewest, most = _STEPS
+    return int(min(most, max(fewest, _PASS_US / max(1.0, model_us))))
+
+
 def synchronous(host_us: float, model_us: float) -> float:
     """One after the other."""
     return host_us + model_us
 
 
-def predict_steady(hostpath: Hostpath, models: Sequence[ModelTime], step_time: StepTime = synchronous) -> Prediction:
-    """What a steady decode allows, from the mean host time of each pass of each cell: one shape, several codecs.
+def predict_steady(measured: Sequence[tuple[ModelTime, Hostpath]], step_time: StepTime = synchronous) -> Prediction:
+    """What a steady decode allows with each model, from the mean host time of each pass of each cell beside it: one
+    shape, several codecs, the same for every model.
 
     Raises:
         ResultsError: no cell was measured.
     """
-    cells = [cell for cell in hostpath.cells if not cell.skipped]
-    skipped = [f"{cell.codec} is left out: {cell.skipped}" for cell in hostpath.cells if cell.skipped]
-    if not cells:
+    first = measured[0][1]
+    skipped = [f"{cell.codec} is left out: {cell.skipped}" for cell in first.cells if cell.skipped]
+    if all(cell.skipped for cell in first.cells):
         raise ResultsError(f"there are no host times to predict from: {'; '.join(skipped)}")
-    batch, context = cells[0].batch, cells[0].context
+    batch, context = first.cells[0].batch, first.cells[0].context
 
     def of(cell: HostCell, model: ModelTime) -> Allowed:
         host_us = median(one.host_us.mean for one in cell.passes)
@@ -100,12 +115,23 @@ def predict_steady(hostpath: Hostpath, models: Sequence[ModelTime], step_time: S
         assumptions=[
             *SYNCHRONOUS,
             f"steady decode of {counted(batch, 'request')}: each gets a token in every step; prefill is not counted",
-            f"the host takes as long as beside {HOST_MODEL}, whatever the model's time; its mean counts",
+            f"the host takes as long as beside a simulated model of the same time{_capped(measured, batch)}; its mean "
+            "counts",
             *skipped,
         ],
-        rows=[row for model in models for row in _against_first([of(cell, model) for cell in cells])],
-        warnings=load_warning(hostpath.environment.load_average, hostpath.environment.cores),
+        rows=[
+            row
+            for model, hostpath in measured
+            for row in _against_first([of(cell, model) for cell in hostpath.cells if not cell.skipped])
+        ],
+        warnings=load_warning(first.environment.load_average, first.environment.cores),
     )
+
+
+def _capped(measured: Sequence[tuple[ModelTime, Hostpath]], batch: int) -> str:
+    if all(model.us(batch) <= LONGEST_HOST_MODEL_US for model, _ in measured):
+        return ""
+    return f" ({LONGEST_HOST_MODEL_US / 1e3:g} ms where it is longer)"
 
 
 def predict_runs(runs: Sequence[Run], models: Sequence[ModelTime], step_time: StepTime = synchronous) -> Prediction:

@@ -147,8 +147,8 @@ class Child:
         total = 0.0
         for one in self._family():
             with contextlib.suppress(psutil.NoSuchProcess):
-                times = one.cpu_times()
-                total += times.user + times.system
+                times = one.cpu_times()  # those of its children that ended count too: workers come and go
+                total += times.user + times.system + times.children_user + times.children_system
         return total
 
 

@@ -137,15 +137,16 @@ def _time_us(option: str, time: str) -> float:
 def _measured(models: "Sequence[ModelTime]", options: dict[str, Any], quiet: bool) -> "Prediction":
     from serbench.hostpath import HostpathSpec, Shape
     from serbench.hostpath_cells import measure_hostpath
-    from serbench.predict import HOST_MODEL, predict_steady
+    from serbench.predict import host_model, host_steps, predict_steady
 
-    spec = HostpathSpec(
-        codecs=options["codecs"],
-        shapes=(Shape(options["batch"], options["context"]),),
-        base=path_experiment(options, HOST_MODEL),
-    )
-    with progress_shown(quiet) as progress:
-        return predict_steady(measure_hostpath(spec, progress), models)
+    shape, measured = Shape(options["batch"], options["context"]), []
+    for model in models:
+        model_us = model.us(shape.batch)
+        base = path_experiment(options, host_model(model_us))
+        spec = HostpathSpec(codecs=options["codecs"], shapes=(shape,), base=base, steps=host_steps(model_us))
+        with progress_shown(quiet) as progress:
+            measured.append((model, measure_hostpath(spec, progress)))
+    return predict_steady(measured)
 
 
 def _from_runs(names: Sequence[str], folder: Path, models: "Sequence[ModelTime]") -> "Prediction":

@@ -29,9 +29,14 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 """Phases by column: all but the model's own, forward and sample."""
 
 PHASES_TITLE: Final = (
-    "µs by phase, medians; trans: both ways, send and reply; dec: plan and result; ahead: beside the step, in no other"
+    "µs by phase, medians; trans: both ways, send and reply; dec: plan and result; ahead: done beside the step, not in "
+    "host: add it for all work"
 )
-INTERVAL: Final = "with the 95 % interval of the ratio"
+INTERVAL: Final = "means of the repeats' own ratios, which the table above need not give; 95 % interval"
+
+
+_VERDICTS: Final = {"slower": "grows", "faster": "shrinks"}
+"""What a ratio of times says of growth; other verdicts are said as they are."""
 
 
 def hostpath_report(hostpath: Hostpath) -> RenderableType:
@@ -106,11 +111,13 @@ def _growth_table(growth: Sequence[Growth]) -> Table | None:
         table.add_column(name, justify="right")
     table.add_column("ratio", justify="right", no_wrap=True)
     if by_batch:
-        table.add_column("µs for each request added", justify="right")
+        table.add_column("µs for each\nrequest added", justify="right")
+    table.add_column("host time", overflow="fold", style="dim")
     for one in growth:
         added = [] if one.us_per_request is None else [figure(one.us_per_request)]
         ratio = f"×{times(one.ratio.ratio)} {interval(one.ratio)}"
-        table.add_row(one.codec, f"{one.at:,}", f"{one.first:,} … {one.last:,}", ratio, *added)
+        verdict = _VERDICTS.get(one.ratio.verdict, one.ratio.verdict)
+        table.add_row(one.codec, f"{one.at:,}", f"{one.first:,} … {one.last:,}", ratio, *added, verdict)
     return table
 
 

@@ -13,7 +13,7 @@ from serbench.environment import Environment
 from serbench.errors import ResultsError
 from serbench.experiment import Experiment
 from serbench.hostpath import HostCell, HostPass, Hostpath, HostpathSpec, Shape, Times, summed
-from serbench.predict import ModelTime, predict_runs, predict_steady
+from serbench.predict import ModelTime, host_model, host_steps, predict_runs, predict_steady
 from serbench.results import Run
 from serbench.workload.spec import Arrivals
 from tests.serbench.mocks import ENVIRONMENT, Bench, prepared
@@ -49,7 +49,7 @@ def hostpath(environment: Environment = ENVIRONMENT, **host_us: list[float]) -> 
 
 
 def test_a_step_is_the_host_s_time_then_the_model_s() -> None:
-    prediction = predict_steady(hostpath(pickle=[1000.0] * 4, columnar=[250.0] * 4), [ModelTime(500.0, 2.5)])
+    prediction = predict_steady([(ModelTime(500.0, 2.5), hostpath(pickle=[1000.0] * 4, columnar=[250.0] * 4))])
     pickle, columnar = prediction.rows
     assert pickle.output_tokens_per_s == [pytest.approx(100 / 1750e-6)] * 4
     assert columnar.output_tokens_per_s == [pytest.approx(100 / 1000e-6)] * 4
@@ -62,7 +62,8 @@ def test_a_step_is_the_host_s_time_then_the_model_s() -> None:
 
 def test_the_slower_the_model_the_less_a_codec_matters() -> None:
     models = [ModelTime(us) for us in (0.0, 1e3, 1e4, 1e5)]
-    prediction = predict_steady(hostpath(pickle=[1000.0] * 4, columnar=[100.0] * 4), models)
+    measured = hostpath(pickle=[1000.0] * 4, columnar=[100.0] * 4)
+    prediction = predict_steady([(model, measured) for model in models])
     ratios = [row.against_first.ratio for row in prediction.rows if row.against_first is not None]
     assert ratios[0] == pytest.approx(10.0)
     assert ratios == sorted(ratios, reverse=True)
@@ -70,28 +71,43 @@ def test_the_slower_the_model_the_less_a_codec_matters() -> None:
 
 
 def test_an_engine_of_another_kind_is_another_function() -> None:
-    prediction = predict_steady(hostpath(columnar=[400.0] * 4), [ModelTime(1000.0)], step_time=max)
+    prediction = predict_steady([(ModelTime(1000.0), hostpath(columnar=[400.0] * 4))], step_time=max)
     assert prediction.rows[0].output_tokens_per_s == [pytest.approx(100 / 1000e-6)] * 4
 
 
 def test_what_was_skipped_is_said() -> None:
-    prediction = predict_steady(hostpath(pickle=[], columnar=[400.0] * 4), [ModelTime(1000.0)])
+    prediction = predict_steady([(ModelTime(1000.0), hostpath(pickle=[], columnar=[400.0] * 4))])
     assert [row.label for row in prediction.rows] == ["columnar"]
     assert "pickle is left out: full state of 9.0 M ids" in prediction.assumptions
     with pytest.raises(ResultsError, match="no host times to predict from: pickle is left out"):
-        predict_steady(hostpath(pickle=[]), [ModelTime(1000.0)])
+        predict_steady([(ModelTime(1000.0), hostpath(pickle=[]))])
 
 
 def test_assumptions_are_told() -> None:
-    assumptions = " ".join(predict_steady(hostpath(columnar=[400.0] * 4), [ModelTime(1000.0)]).assumptions)
+    assumptions = " ".join(predict_steady([(ModelTime(1000.0), hostpath(columnar=[400.0] * 4))]).assumptions)
     for words in (
         "synchronous",
         "one worker",
         "steady decode of 100 requests: each",
-        "sim:step=1ms",
+        "beside a simulated model of the same time;",
         "prefill is not counted",
     ):
         assert words in assumptions
+
+
+def test_host_times_are_those_beside_a_model_of_the_same_time() -> None:
+    short, long = hostpath(columnar=[100.0] * 4), hostpath(columnar=[700.0] * 4)
+    prediction = predict_steady([(ModelTime(1e3), short), (ModelTime(90e3, 1.0), long)])
+    assert [row.host_us for row in prediction.rows] == [100.0, 700.0]
+    assert [row.output_tokens_per_s[0] for row in prediction.rows] == pytest.approx([100 / 1.1e-3, 100 / 90.8e-3])
+    assert "of the same time (50 ms where it is longer);" in " ".join(prediction.assumptions)
+    assert [host_model(us) for us in (0.0, 800.0, 1e3, 90e3)] == [
+        "sim:step=0us",
+        "sim:step=800us",
+        "sim:step=1000us",
+        "sim:step=50000us",
+    ]
+    assert [host_steps(us) for us in (0.0, 1e3, 10e3, 1e6)] == [128, 128, 50, 16]
 
 
 # --- from stored runs -----------------------------------------------------------------------------------------------
