@@ -93,6 +93,9 @@ def main(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was measured by then is still told
     models, shapes = (MODELS[0], SHAPES[0]) if quick else (models, shapes)
     measured = Measured(environment=describe_environment(), num_prompts=num_prompts, rounds=rounds, turns=[])
+    for model in models.split(","):
+        if model not in MODELS:
+            raise click.UsageError(f"--models {model}: there are {', '.join(MODELS)}")
     cells = [Shape(*map(int, one.split("/"))) for one in shapes.split(",")]
     tried = chosen(VLLM, settings)
     fixed = {**OURS, **({} if no_transformers else TRANSFORMERS)}
