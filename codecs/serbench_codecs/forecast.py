@@ -25,9 +25,8 @@ class Forecast:
         self._num_blocks: Int32Array = np.zeros(limits.max_num_seqs, dtype=np.int32)
         self._held = self._num_blocks.data  # the same, for one row: a Python number, and quicker
         self._left = np.zeros(limits.max_num_seqs, dtype=np.int32)  # tokens that the next step could compute
-        self._index = self._next_index = NO_ROWS.astype(
-            np.intp
-        )  # ``rows``, and those that ``batch`` told, as numpy indexes
+        self._index = NO_ROWS.astype(np.intp)  # ``rows``, as numpy indexes
+        self._next_index = self._index  # and those that ``batch`` told last
         self._steady = False  # every row of the batch computes its only token: the next step changes nothing here
 
     def admit(self, admitted: Admissions) -> None:
@@ -49,7 +48,8 @@ class Forecast:
     def append(self, rows: Sequence[int], starts: Sequence[int]) -> bool:
         """Note that each of ``rows`` gets a block at its start; False at the first row where its next doesn't go there.
 
-        For a few rows, as ``append_next``: one by one they take less time than numpy needs to begin.
+        Then ``hold`` notes all of them. For a few rows, as ``append_next``: one by one they take less time than numpy
+        needs to begin.
         """
         held = self._held
         for i, row in enumerate(rows):

@@ -68,10 +68,11 @@ def command(
     """Measure a grid: any option of `serbench run` may have several values, with commas in between.
 
     Repeats are interleaved over all points. Every repeat is on disk at once; the same command again goes on where it
-    was, however it ended. A point that fails is noted and the others go on. Exits with 1 where a point failed or
-    outputs are wrong.
+    was, however it ended. A point that fails is noted and the others go on. Exits with 1 where a point failed, outputs
+    are wrong or payloads were refused.
     """
     from serbench.environment import describe_environment
+    from serbench.refusals import check_refusals
     from serbench.sweep.folder import opened
     from serbench.sweep.grid import span
     from serbench.sweep.manifest import digest_of
@@ -85,7 +86,9 @@ def command(
         if retry_failed:
             folder.forget_failures()
         table = _measure(folder, ready, quiet=values["quiet"])
+        runs = list(folder.runs().values())
     _show(table, path, as_json=values["json"])
+    check_refusals(runs)
     ctx.exit(0 if table.is_sound else 1)
 
 

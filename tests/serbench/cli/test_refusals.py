@@ -45,6 +45,13 @@ def test_a_comparison_marks_the_row_and_fails(tmp_path: Path) -> None:
     assert [row["refused"] for row in json.loads(again.stdout)["rows"]] == [0, 2]
 
 
+def test_a_sweep_goes_on_and_fails_at_its_end(tmp_path: Path) -> None:
+    result = call("sweep", *HERE, "--repeats", "2", "--codec", f"{TIRED},pickle", "--quiet", folder=tmp_path)
+    assert result.exit_code == 1
+    assert one_line(result.stderr) == f"serbench: {LINE.format(codec=TIRED)}"
+    assert "2 of 2 points done" in result.stdout
+
+
 def test_no_baseline_is_made_of_it(tmp_path: Path) -> None:
     path = tmp_path / "base.json"
     result = call("check", str(path), "--update", "--no-times", *HERE, "--codec", TIRED)
