@@ -150,7 +150,7 @@ def _machine(run: Run) -> tuple[str, int]:
 
 
 def _kernels(run: Run) -> str:
-    return "without" if run.without_kernels else "with or not needed"
+    return "not used" if run.without_kernels else "used"
 
 
 def _version_notes(runs: Sequence[Run]) -> list[str]:

@@ -37,6 +37,9 @@ class Recorder:
     """One experiment's run while it grows. ``path`` is where it was last stored, None before the first repeat.
 
     ``run_id``: the id it gets, by default a new one. ``begun``: what an earlier sitting stored of it, to go on from.
+
+    Raises:
+        ResultsError: it was begun with the C++ kernels and would go on without, or the other way round.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Recorder:
         if begun is not None:
             derived = [*_slower(begun.without_kernels), *_noise(begun.repeats, begun.environment)]
             self.warn(line for line in begun.warnings if line not in derived)
+            self._check_kernels(begun)
 
     @property
     def repeats(self) -> Sequence[Repeat]:
@@ -118,6 +122,17 @@ class Recorder:
                 *_noise(repeats, self._environment),
             ],
         )
+
+    def _check_kernels(self, begun: Run) -> None:
+        now = self._without_kernels()
+        if bool(now) != bool(begun.without_kernels):
+            then, here = (
+                f"without the C++ kernels ({why})" if why else "with them" for why in (begun.without_kernels, now)
+            )
+            raise ResultsError(
+                f"{begun.id} was begun {then} and would go on {here}: its repeats would not belong together; --name "
+                "begins a new sweep"
+            )
 
     def _without_kernels(self) -> str:
         config = self._model.config

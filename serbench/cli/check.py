@@ -205,8 +205,11 @@ def _setting(experiment: "Experiment", name: str) -> object:
 def _measure(experiments: "Sequence[Experiment]", choices: Choices) -> "Measured":
     from serbench.cli.measure import measure
     from serbench.refusals import check_refusals
+    from serbench.report.console import error_console, tell
 
     measured = measure(experiments, msgspec.structs.replace(choices, device="cpu"))  # settled: nothing to tell about it
+    for reason in sorted({run.without_kernels for run in measured.runs if run.without_kernels}):
+        tell(error_console(), f"measured without the C++ kernels, so the model was slower: {reason}")
     check_refusals(measured.runs)
     return measured
 

@@ -50,10 +50,11 @@ def hostpath_report(hostpath: Hostpath) -> RenderableType:
         (f"growth of the host time with the context, {INTERVAL}", _growth_table(hostpath.growth_with_context)),
         (PHASES_TITLE, _phases_table(cells)),
     ]
+    remarks = _remarks(hostpath)
     return Group(
         Padding(_heading(hostpath), (1, 0, 0, 1)),
         *(Group(Padding(Text(title, "dim"), (1, 0, 0, 1)), block) for title, block in blocks if block is not None),
-        Padding(Text(_remarks(hostpath), "yellow"), (1, 0, 1, 1)),
+        Padding(Text(remarks, "yellow"), (1, 0, 1, 1)) if remarks else Text(),
     )
 
 

@@ -225,9 +225,9 @@ def _setting(spec: Experiment) -> Experiment:
 
 def _by_setting(runs: Sequence[Run]) -> list[list[Run]]:
     """Runs that differ only in a grid's axes and its series together, the setting of most runs first."""
-    found: dict[bytes, list[Run]] = {}
+    found: dict[tuple[bytes, bool], list[Run]] = {}
     for run in runs:
-        found.setdefault(msgspec.json.encode(_setting(run.spec)), []).append(run)
+        found.setdefault((msgspec.json.encode(_setting(run.spec)), bool(run.without_kernels)), []).append(run)
     return sorted(found.values(), key=len, reverse=True)
 
 
@@ -235,7 +235,11 @@ def _set_apart(runs: Sequence[Run], others: Sequence[Sequence[Run]]) -> str:
     """What of the runs' setting is different from the others'."""
     mine = _setting(runs[0].spec)
     found = {name: value for theirs in others for name, value, _ in differing(mine, _setting(theirs[0].spec))}
-    return ", ".join(f"{name} {in_words(value)}" for name, value in found.items())
+    words = [f"{name} {in_words(value)}" for name, value in found.items()]
+    kernels = bool(runs[0].without_kernels)
+    if any(bool(theirs[0].without_kernels) != kernels for theirs in others):
+        words.append("no C++ kernels" if kernels else "C++ kernels")
+    return ", ".join(words)
 
 
 def _not_plotted(other: Survey) -> str:

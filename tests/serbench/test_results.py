@@ -110,13 +110,24 @@ def test_a_run_says_why_a_model_had_no_kernels(run: Run, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(record, "native_status", status)
     model = msgspec.structs.replace(MODEL, config=TINY)
-    first = Recorder(run.spec, model, run.environment, "s", lambda _: Path(), begun=run).run()
+    begun = msgspec.structs.replace(run, without_kernels="no C++ compiler")
+    first = Recorder(run.spec, model, run.environment, "s", lambda _: Path(), begun=begun).run()
     assert asked[0] == ("float32", TINY.head_dim)
     assert first.without_kernels == "no C++ compiler"
     [line] = [line for line in first.warnings if "kernels" in line]
     again = Recorder(run.spec, model, run.environment, "s", lambda _: Path(), begun=first).run()
     assert again.warnings.count(line) == 1
     assert run.without_kernels == ""
+
+
+@pytest.mark.parametrize(("then", "now"), [("", "no C++ compiler"), ("no C++ compiler", "")])
+def test_a_run_does_not_go_on_with_other_kernels(
+    then: str, now: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "native_status", lambda dtype, head_dim: now)
+    model, begun = msgspec.structs.replace(MODEL, config=TINY), msgspec.structs.replace(run, without_kernels=then)
+    with pytest.raises(ResultsError, match="would go on with"):
+        Recorder(run.spec, model, run.environment, "s", lambda _: Path(), begun=begun)
 
 
 def test_storing_again_replaces_and_leaves_nothing_else(run: Run, tmp_path: Path) -> None:

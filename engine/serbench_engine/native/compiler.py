@@ -49,7 +49,9 @@ def compiled_library(sources: Sequence[Source], macros: Mapping[str, int], targe
     arguments = [*FLAGS, *([target] if target else _for_this_cpu()), *defines, *paths, *_threads_of_torch()]
 
     def fill(folder: Path) -> None:
-        _compile([str(compiler), *arguments, "-o", str(folder / _LIBRARY)])
+        _compile([str(compiler), *arguments, "-o", str(folder / _LIBRARY)], folder)
+        if not os.path.exists(folder / _LIBRARY):
+            raise NativeError(f"{compiler} wrote no library")
         (folder / _DIGEST).write_text(_digest(folder))
 
     try:
@@ -117,10 +119,16 @@ def _cpu() -> str:
     return "\n".join(line for line in first.splitlines() if line.startswith(telling))
 
 
-def _compile(command: list[str]) -> None:
+def _compile(command: list[str], folder: Path) -> None:
+    """What the compiler writes for itself goes to ``folder`` too, which goes if this fails."""
     # A session of its own: the compiler's own processes must not outlive a timeout.
     process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        env={**os.environ, "TMPDIR": str(folder)},
     )
     try:
         _, stderr = process.communicate(timeout=TIMEOUT_S)

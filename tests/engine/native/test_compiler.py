@@ -61,6 +61,9 @@ def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.Mon
     use("echo 'In file x.h' >&2; echo 'x.h:1: error: no such header' >&2; exit 1", tmp_path, monkeypatch)
     assert native_status().endswith("fake-c++ failed: x.h:1: error: no such header")
     assert isinstance(make_attention(SHAPE, CACHE), CpuAttention)
+    use("exit 0", tmp_path, monkeypatch)
+    with pytest.raises(NativeError, match=r"fake-c\+\+ wrote no library"):
+        compiled_library(["rows.cpp"], {"DTYPE": 1})
     use("exit 3", tmp_path, monkeypatch)
     with pytest.raises(NativeError, match="failed: it said nothing"):
         compiled_library(["rows.cpp"], {})
@@ -75,6 +78,13 @@ def test_a_compiler_that_hangs_is_ended_with_its_children(tmp_path: Path, monkey
     assert time.monotonic() - begun < 30
     child = int((tmp_path / "child").read_text())
     assert not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text()
+
+
+def test_what_a_compiler_writes_beside_goes_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(f'echo left > "$TMPDIR/cc.s"; echo "$TMPDIR" > {tmp_path}/where; exit 3', tmp_path, monkeypatch)
+    with pytest.raises(NativeError):
+        compiled_library(["rows.cpp"], {})
+    assert not Path((tmp_path / "where").read_text().strip()).exists()
 
 
 def test_what_is_no_library_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

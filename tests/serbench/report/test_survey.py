@@ -125,6 +125,14 @@ def test_the_hardest_point_has_the_most_to_tell(runs: list[Run]) -> None:
     assert survey.hardest.model == survey.models[0]
 
 
+def test_runs_without_kernels_stand_in_a_grid_of_their_own(runs: list[Run]) -> None:
+    without = [msgspec.structs.replace(run, id=f"{run.id}-x", without_kernels="no compiler") for run in runs[:2]]
+    survey = Survey([*runs, *without])
+    assert [run.id for run in survey.points[0].runs.values()] == [run.id for run in runs[::-1]]
+    assert survey.notes == ["2 runs with no C++ kernels: in tables only, plots are of one setting"]
+    assert [one.setting for one in (survey, *survey.others)] == ["C++ kernels", "no C++ kernels"]
+
+
 def test_a_place_with_more_codecs_is_not_harder_for_that(runs: list[Run]) -> None:
     small, large = grid(runs, ["sim"], [1], [5]), grid(runs[:2], ["sim"], [3], [50])
     survey = Survey([*small, *large, *grid(runs[:1], ["sim"], [3], [90])])
