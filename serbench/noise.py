@@ -71,6 +71,11 @@ def _trend(rates: Sequence[float]) -> float:
     return slope if by_chance < _SURE else 0.0
 
 
+def kernels_warning(without_kernels: str) -> list[str]:
+    """A line if the engine's C++ kernels were not used, for the reason given."""
+    return [f"without the C++ kernels, so slower: {without_kernels}"] if without_kernels else []
+
+
 def load_warning(load_average: float, cores: int) -> list[str]:
     """A line if other programs were at work before the first repeat."""
     if load_average <= cores / 2:

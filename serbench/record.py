@@ -13,7 +13,7 @@ import numpy as np
 from serbench.environment import Environment
 from serbench.errors import ResultsError
 from serbench.experiment import Experiment
-from serbench.noise import load_warning, noise_warnings
+from serbench.noise import kernels_warning, load_warning, noise_warnings
 from serbench.results import Repeat, Run, Spread, TokenizerInfo, WeightsInfo
 from serbench_engine.models.config import ResolvedModel, SimConfig
 from serbench_engine.native.library import native_status
@@ -65,7 +65,7 @@ class Recorder:
         self._warnings: dict[str, None] = {}
         self._of_workload: Sequence[str] = ()
         if begun is not None:
-            derived = [*_slower(begun.without_kernels), *_noise(begun.repeats, begun.environment)]
+            derived = [*kernels_warning(begun.without_kernels), *_noise(begun.repeats, begun.environment)]
             self.warn(line for line in begun.warnings if line not in derived)
             self._check_kernels(begun)
 
@@ -102,6 +102,7 @@ class Recorder:
     def run(self) -> Run:
         """The run as it is now."""
         repeats = sorted(self._repeats, key=lambda repeat: repeat.group)
+        without_kernels = self._without_kernels()
         return Run(
             id=self._id,
             session=self._session,
@@ -110,7 +111,7 @@ class Recorder:
             environment=self._environment,
             weights=WeightsInfo(self._model.weights.kind, self._model.fingerprint, self._model.weights.origin),
             tokenizer=TokenizerInfo("folder" if self._model.tokenizer else "bytes", self._model.tokenizer),
-            without_kernels=self._without_kernels(),
+            without_kernels=without_kernels,
             repeats=repeats,
             outputs_digest=_combined(repeat.outputs_digest for repeat in repeats),
             batches_digest=_combined(repeat.batches_digest for repeat in repeats),
@@ -118,7 +119,7 @@ class Recorder:
             warnings=[
                 *self._warnings,
                 *self._of_workload,
-                *_slower(self._without_kernels()),
+                *kernels_warning(without_kernels),
                 *_noise(repeats, self._environment),
             ],
         )
@@ -140,10 +141,6 @@ class Recorder:
             return ""
         dtype = "float32" if self.experiment.dtype == "auto" else self.experiment.dtype
         return native_status(dtype, config.head_dim)
-
-
-def _slower(without_kernels: str) -> list[str]:
-    return [f"without the C++ kernels, so slower: {without_kernels}"] if without_kernels else []
 
 
 def new_id(created: datetime, experiment: Experiment) -> str:

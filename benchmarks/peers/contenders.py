@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import click
 import msgspec
@@ -11,6 +11,8 @@ import msgspec
 from benchmarks.peers.children import Command
 from benchmarks.peers.peer_environment import vllm_python, vllm_variables
 from serbench_engine.threads import SHORT_SPIN
+
+Thing = TypeVar("Thing")
 
 
 class Serving(msgspec.Struct, frozen=True):
@@ -65,14 +67,14 @@ TRANSFORMERS: Final[dict[str, Start]] = {"transformers": _transformers}
 """Static batches; the library's continuous batching was slower."""
 
 
-def chosen(table: Mapping[str, Start], names: str) -> dict[str, Start]:
-    """Those of the table that are named, with commas between.
+def chosen(what: str, table: Mapping[str, Thing], names: str) -> dict[str, Thing]:
+    """Those of the table, which holds ``what``, that are named, with commas between.
 
     Raises:
-        click.ClickException: a name that isn't there.
+        click.UsageError: a name that isn't there.
     """
     listed = [name for name in names.split(",") if name]
     for name in listed:
         if name not in table:
-            raise click.ClickException(f"no engine {name!r}; there are: {', '.join(table)}")
+            raise click.UsageError(f"no {what} {name!r}; there are: {', '.join(table)}")
     return {name: table[name] for name in listed}

@@ -41,7 +41,7 @@ def main(model: str, rounds: int, engines: str, quick: bool) -> None:
     """Compare how long it takes from command to first token."""
     serving = Serving(folder_of(model), MAX_MODEL_LEN, NUM_PROMPTS)
     starts = {**OURS, **VLLM, COLD: VLLM["vllm compiled"]}
-    names = list(chosen(starts, ",".join(QUICK) if quick else engines))
+    names = list(chosen("engine", starts, ",".join(QUICK) if quick else engines))
     commands = {name: starts[name](serving) for name in names}
     seconds: dict[str, list[float]] = {name: [] for name in names}
     try:

@@ -93,14 +93,12 @@ def main(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was measured by then is still told
     models, shapes = (MODELS[0], SHAPES[0]) if quick else (models, shapes)
     measured = Measured(environment=describe_environment(), num_prompts=num_prompts, rounds=rounds, turns=[])
-    for model in models.split(","):
-        if model not in MODELS:
-            raise click.UsageError(f"--models {model}: there are {', '.join(MODELS)}")
     cells = [Shape(*map(int, one.split("/"))) for one in shapes.split(",")]
-    tried = chosen(VLLM, settings)
+    named = chosen("model", dict.fromkeys(MODELS), models)
+    tried = chosen("engine", VLLM, settings)
     fixed = {**OURS, **({} if no_transformers else TRANSFORMERS)}
     try:
-        for model in models.split(","):
+        for model in named:
             measure(measured, model, cells, fixed, tried)
     except ChildError as error:
         raise click.ClickException(str(error)) from None

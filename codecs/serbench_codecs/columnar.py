@@ -45,7 +45,7 @@ _NONE_WRONG: Final = bytes(4)
 _FEW: Final = 8
 """Up to so many blocks are looked at one by one in less time than numpy needs to begin."""
 
-_FEW_WRITES: Final = [struct.Struct(f"{_HEAD.format}{2 * n}i") for n in range(_FEW + 1)]
+_HEAD_AND_FEW: Final = [struct.Struct(f"{_HEAD.format}{2 * n}i") for n in range(_FEW + 1)]
 """A head, and the rows and ids of so many blocks."""
 
 
@@ -73,7 +73,7 @@ class ColumnarEncoder:
             rows = blocks.rows.tolist()
             if forecast.append(rows, blocks.starts.tolist()):
                 flags = SAME | APPEND_ONE if num_writes else SAME
-                return _FEW_WRITES[num_writes].pack(
+                return _HEAD_AND_FEW[num_writes].pack(
                     plan.step, num_writes, plan.epoch, flags, *rows, *blocks.values.tolist()
                 )
         flags, packed = self._pack_blocks(blocks)
@@ -169,7 +169,7 @@ class ColumnarDecoder:
             raise ValueError(f"{len(payload)} bytes for {num_writes} blocks")
         ones = self._ones[:num_writes]
         if num_writes <= _FEW:
-            head_and_few = _FEW_WRITES[num_writes].unpack_from(payload)
+            head_and_few = _HEAD_AND_FEW[num_writes].unpack_from(payload)
             places = self._forecast.append_next(head_and_few[4 : 4 + num_writes])
             few = np.array((*head_and_few[4:], *places), INT32)
             return Writes(few[:num_writes], few[2 * num_writes :], ones, few[num_writes : 2 * num_writes])

@@ -204,12 +204,13 @@ def _setting(experiment: "Experiment", name: str) -> object:
 
 def _measure(experiments: "Sequence[Experiment]", choices: Choices) -> "Measured":
     from serbench.cli.measure import measure
+    from serbench.noise import kernels_warning
     from serbench.refusals import check_refusals
     from serbench.report.console import error_console, tell
 
     measured = measure(experiments, msgspec.structs.replace(choices, device="cpu"))  # settled: nothing to tell about it
-    for reason in sorted({run.without_kernels for run in measured.runs if run.without_kernels}):
-        tell(error_console(), f"measured without the C++ kernels, so the model was slower: {reason}")
+    for line in dict.fromkeys(line for run in measured.runs for line in kernels_warning(run.without_kernels)):
+        tell(error_console(), f"warning: {line}")
     check_refusals(measured.runs)
     return measured
 

@@ -11,24 +11,9 @@ from serbench import record
 from serbench.errors import ResultsError
 from serbench.record import Recorder
 from serbench.results import SCHEMA, PhaseTimes, Repeat, Run, check_writable, encode_run, find_run, read_run, store_run
-from serbench_engine.models.config import ModelConfig
+from serbench_engine.models.known import SMOLLM2_135M
 from tests.serbench.mocks import MODEL, Bench, prepared
 
-TINY = ModelConfig(
-    architecture="LlamaForCausalLM",
-    family="llama",
-    vocab_size=8,
-    hidden_size=4,
-    intermediate_size=4,
-    num_layers=1,
-    num_heads=1,
-    num_kv_heads=1,
-    head_dim=4,
-    max_model_len=8,
-    tie_word_embeddings=True,
-    activation="silu",
-    eos_token_ids=(),
-)
 QUANTILES = {"p50", "p99", "mean"}
 FIELDS = {
     "group",
@@ -109,10 +94,10 @@ def test_a_run_says_why_a_model_had_no_kernels(run: Run, monkeypatch: pytest.Mon
         return "no C++ compiler"
 
     monkeypatch.setattr(record, "native_status", status)
-    model = msgspec.structs.replace(MODEL, config=TINY)
+    model = msgspec.structs.replace(MODEL, config=SMOLLM2_135M)
     begun = msgspec.structs.replace(run, without_kernels="no C++ compiler")
     first = Recorder(run.spec, model, run.environment, "s", lambda _: Path(), begun=begun).run()
-    assert asked[0] == ("float32", TINY.head_dim)
+    assert asked[0] == ("float32", SMOLLM2_135M.head_dim)
     assert first.without_kernels == "no C++ compiler"
     [line] = [line for line in first.warnings if "kernels" in line]
     again = Recorder(run.spec, model, run.environment, "s", lambda _: Path(), begun=first).run()
@@ -125,7 +110,10 @@ def test_a_run_does_not_go_on_with_other_kernels(
     then: str, now: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(record, "native_status", lambda dtype, head_dim: now)
-    model, begun = msgspec.structs.replace(MODEL, config=TINY), msgspec.structs.replace(run, without_kernels=then)
+    model, begun = (
+        msgspec.structs.replace(MODEL, config=SMOLLM2_135M),
+        msgspec.structs.replace(run, without_kernels=then),
+    )
     with pytest.raises(ResultsError, match="would go on with"):
         Recorder(run.spec, model, run.environment, "s", lambda _: Path(), begun=begun)
 
