@@ -1,5 +1,7 @@
 """The codec delta with faults that a test plants: ``--codec tests.serbench.planted_codec:CODEC``. It gates nothing."""
 
+import time
+
 import msgspec
 
 from serbench_codecs.codec import Traits
@@ -10,10 +12,10 @@ from serbench_codecs.table import RequestTable, TableLimits
 
 
 class Planted:
-    """What is planted: bytes added to every plan, how often each is encoded, after how many a decoder refuses all."""
+    """What is planted: bytes added to every plan, a pause in each encoding, after how many a decoder refuses all."""
 
     padding = 0
-    encodes = 1
+    pause_s = 0.0
     lasts = 1 << 30
 
 
@@ -27,8 +29,8 @@ class PlantedEncoder:
         return self._encoder.adapt(plan, table)
 
     def encode(self, objects: StepDelta) -> bytes:
-        for _ in range(Planted.encodes - 1):
-            self._encoder.encode(objects)
+        if Planted.pause_s:
+            time.sleep(Planted.pause_s)
         return self._encoder.encode(objects) + bytes(Planted.padding)
 
 

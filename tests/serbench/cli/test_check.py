@@ -1,6 +1,7 @@
 """Tests `serbench check` with a codec that gets worse on request: exit codes, refusals, and what is written.
 
-They assert no times but that an encoder which works eight times is slower.
+They assert no times but that an encoder which pauses for long in every step is slower: the pause is so many times what
+any encoding takes that no load on the machine hides it.
 """
 
 import json
@@ -64,7 +65,7 @@ def test_a_plan_one_byte_larger_fails(baseline: Path, tmp_path: Path, monkeypatc
 def test_an_encode_that_takes_longer_relative_to_pickle_fails(
     baseline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Planted, "encodes", 8)  # twice would do on a quiet machine
+    monkeypatch.setattr(Planted, "pause_s", 0.01)  # about 100 times what pickle takes here
     result = check(baseline, tmp_path, "--json")
     assert "encode_time" in failed(result)
     assert not {"plan_bytes", "steps", "outputs"} & failed(result)
