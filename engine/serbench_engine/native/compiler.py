@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import os
 import platform
+import shlex
 import shutil
 import signal
 import subprocess
@@ -49,9 +50,9 @@ def compiled_library(sources: Sequence[Source], macros: Mapping[str, int], targe
     arguments = [*FLAGS, *([target] if target else _for_this_cpu()), *defines, *paths, *_threads_of_torch()]
 
     def fill(folder: Path) -> None:
-        _compile([str(compiler), *arguments, "-o", str(folder / _LIBRARY)], folder)
+        _compile([*compiler, *arguments, "-o", str(folder / _LIBRARY)], folder)
         if not os.path.exists(folder / _LIBRARY):
-            raise NativeError(f"{compiler} wrote no library")
+            raise NativeError(f"{shlex.join(compiler)} wrote no library")
         (folder / _DIGEST).write_text(_digest(folder))
 
     try:
@@ -71,14 +72,22 @@ def _is_whole(folder: Path) -> bool:
         return False
 
 
-def _compiler() -> Path:
-    named = os.environ.get("CXX")
-    for name in (named,) if named else COMPILERS:
-        found = shutil.which(name)
+def _compiler() -> list[str]:
+    """The command; CXX may hold several words, as in ``ccache g++``."""
+    named = os.environ.get("CXX", "").strip()
+    for command in (_words(named),) if named else ([name] for name in COMPILERS):
+        found = shutil.which(command[0])
         if found is not None:
-            return Path(found)
+            return [found, *command[1:]]
     wanted = f"CXX names {named}, which is not there" if named else f"none of {', '.join(COMPILERS)} is there"
     raise NativeError(f"no C++ compiler: {wanted}")
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:  # a quotation that does not end
+        return [command]
 
 
 def _for_this_cpu() -> Iterator[str]:
@@ -98,15 +107,24 @@ def _threads_of_torch() -> Iterator[str]:
             yield f"-Wl,-rpath,{folder}"
 
 
-def _key(compiler: Path, arguments: list[str]) -> str:
+def _key(compiler: list[str], arguments: list[str]) -> str:
     """Changes with the sources, the compiler, what it is told, and the CPU."""
     digest = hashlib.sha256()
     for file in sorted(SOURCES.iterdir()):
         if file.suffix in (".cpp", ".h"):
             digest.update(file.read_bytes())
-    stat = compiler.resolve().stat()
-    digest.update(repr((str(compiler.resolve()), stat.st_size, stat.st_mtime_ns, arguments, _cpu())).encode())
+    digest.update(repr(([_identity(word) for word in compiler], arguments, _cpu())).encode())
     return digest.hexdigest()[:24]
+
+
+def _identity(word: str) -> tuple[str, int, int]:
+    """A program's file, size and time, so that another one in its place is noticed; of an option, itself."""
+    found = shutil.which(word)
+    if found is None:
+        return word, 0, 0
+    path = Path(found).resolve()
+    stat = path.stat()
+    return str(path), stat.st_size, stat.st_mtime_ns
 
 
 def _cpu() -> str:

@@ -22,7 +22,7 @@ from serbench_engine.native.library import attention_kernels, native_status
 
 SHAPE = AttentionShape(2, 1, 8, (0,))
 CACHE = CacheShape(4, 4, torch.bfloat16, "cpu")
-REAL = shutil.which(os.environ.get("CXX", "c++"))
+REAL = shutil.which(os.environ.get("CXX") or "c++")
 needs_compiler = pytest.mark.skipif(REAL is None, reason="no C++ compiler here")
 
 
@@ -55,6 +55,19 @@ def test_without_a_compiler_torch_computes_attention(tmp_path: Path, monkeypatch
 def test_a_named_compiler_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-c++")
     assert native_status() == "no C++ compiler: CXX names no-such-c++, which is not there"
+
+
+@needs_compiler
+def test_a_compiler_may_be_named_with_words_before_and_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = use(f'echo "$@" > {tmp_path}/told; exec "$@"', tmp_path, monkeypatch)
+    monkeypatch.setenv("CXX", f"'{launcher}' {REAL} -DTOLD='1 2'")
+    assert native_status() == ""
+    assert (tmp_path / "told").read_text().startswith(f"{REAL} -DTOLD=1 2 -std=")
+    monkeypatch.setenv("CXX", "'g++")
+    attention_kernels.cache_clear()
+    assert native_status() == "no C++ compiler: CXX names 'g++, which is not there"
 
 
 def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
