@@ -10,19 +10,20 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from serbench_codecs.plan import SAMPLING_DTYPE, Admissions, Int32Array, Ragged
+from serbench_codecs.plan import NO_ROWS, SAMPLING_DTYPE, Admissions, Int32Array, Ragged
 
 INT32 = np.dtype(np.int32)
 INT64 = np.dtype(np.int64)
+BYTE = np.dtype(np.uint8)
 
 _COUNT: Final = struct.Struct("<i")
 
 
 class ColumnReader:
-    """Takes columns off a body, one after the other; every one is a copy, not to be written to."""
+    """Takes columns off a copy of a body, one after the other; they are views of it, not to be written to."""
 
     def __init__(self, body: memoryview, offset: int) -> None:
-        self._body = body
+        self._body = bytes(body)
         self._offset = offset
 
     def take(self, dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
@@ -31,18 +32,26 @@ class ColumnReader:
         Raises:
             ValueError: there are fewer.
         """
-        if count == 0:
+        if count <= 0:
+            if count:
+                raise ValueError(f"a column of {count} items")
             return np.empty(0, dtype=dtype)
-        if count < 0:
-            raise ValueError(f"a column of {count} items")
-        end = self._offset + count * dtype.itemsize
-        column = np.frombuffer(bytes(self._body[self._offset : end]), dtype, count)
-        self._offset = end
+        column = np.frombuffer(self._body, dtype, count, self._offset)
+        self._offset += count * dtype.itemsize
         return column
 
     def take_int32(self, count: int) -> Int32Array:
         """The next ``count`` int32. Raises ValueError as ``take`` does."""
-        return self.take(INT32, count)
+        return self.take(INT32, count) if count else NO_ROWS
+
+    def take_strings(self, ends: list[int]) -> list[str]:
+        """UTF-8 strings that follow one another; ``ends``: where each ends, counted from here.
+
+        Raises:
+            ValueError: there are fewer bytes, or they are no UTF-8.
+        """
+        joined = self.take(BYTE, ends[-1] if ends else 0).tobytes()
+        return [joined[begin:end].decode() for begin, end in pairwise([0, *ends])]
 
     def take_count(self) -> int:
         """The next int32, as a count. Raises struct.error where there is none."""
@@ -92,11 +101,11 @@ def take_admissions(reader: ColumnReader) -> Admissions:
     """
     n = reader.take_count()
     columns = reader.take_int32(7 * n).reshape(7, n)
-    offsets = np.zeros((4, n + 1), dtype=np.int32)
-    offsets[:, 1:] = columns[3:]
+    offsets = np.zeros((3, n + 1), dtype=np.int32)
+    offsets[:, 1:] = columns[4:]
     serials, sampling = reader.take(INT64, n), reader.take(SAMPLING_DTYPE, n)
-    request_ids = _take_strings(reader, offsets[0].tolist())
-    token_ids, block_ids, stop_ids = (Ragged(one, reader.take_int32(int(one[-1]))) for one in offsets[1:])
+    request_ids = reader.take_strings(columns[3].tolist())
+    token_ids, block_ids, stop_ids = (Ragged(one, reader.take_int32(one.item(-1))) for one in offsets)
     return Admissions(
         rows=columns[0],
         serials=serials,
@@ -108,8 +117,3 @@ def take_admissions(reader: ColumnReader) -> Admissions:
         sampling=sampling,
         stop_ids=stop_ids,
     )
-
-
-def _take_strings(reader: ColumnReader, offsets: list[int]) -> list[str]:
-    joined = reader.take(np.dtype(np.uint8), offsets[-1]).tobytes()
-    return [joined[begin:end].decode() for begin, end in pairwise(offsets)]

@@ -4,6 +4,7 @@ It does not know how plans travel, nor what the model makes of the columns. Appl
 """
 
 import hashlib
+from operator import sub
 from typing import Final, TypeAlias
 
 import msgspec
@@ -265,11 +266,12 @@ class RequestTable:
             ("block_ids", admitted.block_ids, limits.max_blocks),
             ("stop_ids", admitted.stop_ids, len(admitted.stop_ids.values)),
         ):
-            least, most = extent(ragged.lengths)
-            if least < 0 or ragged.offsets[0] != 0 or ragged.offsets[-1] != len(ragged.values):
+            offsets = ragged.offsets.tolist()
+            lengths = [*map(sub, offsets[1:], offsets)]
+            if min(lengths) < 0 or offsets[0] != 0 or offsets[-1] != len(ragged.values):
                 raise PlanError(f"admitted: {name} offsets do not cover their values")
-            if most > width:
-                raise PlanError(f"admitted: {most} {name} where {width} fit")
+            if max(lengths) > width:
+                raise PlanError(f"admitted: {max(lengths)} {name} where {width} fit")
         _below("admitted block ids", admitted.block_ids.values, limits.num_blocks)
         _below("admitted token ids", admitted.token_ids.values, limits.vocab_size)
         if int(admitted.serials.min()) < 1:
