@@ -8,6 +8,10 @@ import os
 import signal
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+
 _MOMENT_S = 0.01
 
 
@@ -63,24 +67,27 @@ def _end_at_once(number: int, frame: object) -> None:
         os._exit(128 + number)
 
 
-def _raise(number: int, frame: object) -> None:
+def _raise(number: int, frame: "FrameType | None") -> None:
+    while frame is not None:
+        if frame.f_code is _not_lost.__code__:  # what is raised in there is dropped too
+            _send_later(number)
+            return
+        frame = frame.f_back
     raise Interrupted if number == signal.SIGINT else Terminated
 
 
 def _not_lost(ignored: "sys.UnraisableHookArgs") -> None:
-    """Python drops what a signal's handler raises while an object is thrown away (in __del__): send the signal again.
-
-    A moment later and from a thread, for what is raised in here is dropped too.
-    """
-    if not isinstance(ignored.exc_value, Interrupted | Terminated):
+    """Python drops what a signal's handler raises while an object is thrown away, in __del__: send the signal again."""
+    if isinstance(ignored.exc_value, Interrupted | Terminated):
+        _send_later(signal.SIGINT if isinstance(ignored.exc_value, Interrupted) else signal.SIGTERM)
+    else:
         sys.__unraisablehook__(ignored)
-        return
-    from threading import Timer
 
-    number = signal.SIGINT if isinstance(ignored.exc_value, Interrupted) else signal.SIGTERM
-    again = Timer(_MOMENT_S, os.kill, (os.getpid(), number))
-    again.daemon = True
-    again.start()
+
+def _send_later(number: int) -> None:
+    """Send this process the signal in a moment. By the system's timer: a thread's start could itself be interrupted."""
+    signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), number))
+    signal.setitimer(signal.ITIMER_REAL, _MOMENT_S)
 
 
 def _find_modules_here() -> None:

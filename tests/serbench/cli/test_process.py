@@ -64,18 +64,30 @@ def test_a_signal_that_comes_through_exec_ends_with_its_exit_code(number: int, c
     assert done.returncode == code, done.stderr
 
 
+IN_ITS_HANDLING = (
+    "import serbench.cli.main as main\n"
+    "later = main._send_later\n"
+    "def meanwhile(number):\n"
+    "    main._send_later = later\n"
+    "    os.kill(os.getpid(), number); len(str())\n"
+    "main._send_later = meanwhile\n"
+)
+"""Has the signal come again while it is seen to that it is not lost."""
+
+
+@pytest.mark.parametrize("more", ["", IN_ITS_HANDLING], ids=["once", "again meanwhile"])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_while_an_object_is_thrown_away_is_not_lost(number: int, code: int, tmp_path: Path) -> None:
+def test_a_signal_while_an_object_is_thrown_away_is_not_lost(number: int, code: int, more: str, tmp_path: Path) -> None:
     (tmp_path / "codec_here.py").write_text(
-        "import os, time\n"
+        f"import os, time\n{more}"
         "class Last:\n"
         f"    def __del__(self): os.kill(os.getpid(), {number:d}); len(str())\n"
         "Last()\n"
-        "time.sleep(30)\n"
+        "time.sleep(60)\n"
     )
     command = [*SCRIPT[:-1], LISTENING + SCRIPT[-1], "codecs", "--check", "codec_here:NAME"]
     done = subprocess.run(
-        command, env=environment(), capture_output=True, text=True, timeout=25, check=False, cwd=tmp_path
+        command, env=environment(), capture_output=True, text=True, timeout=50, check=False, cwd=tmp_path
     )
     assert (done.returncode, len(done.stderr.split())) == (code, 2), done.stderr
 
