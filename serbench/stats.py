@@ -20,7 +20,7 @@ MIN_PAIRS: Final = 4
 """With fewer pairs the interval says more about luck than about the things compared."""
 
 WIDE: Final = math.log(1.10)
-"""An interval that includes "equal" and is wider than ±10 % shows nothing: the verdict is "too noisy to tell"."""
+"""An interval that includes "equal" and reaches further than 10 % shows nothing: the verdict is "too noisy to tell"."""
 
 SETTLED: Final = math.log(1.05)
 """What the advice for a noisy comparison aims at: an interval of ±5 %."""
@@ -109,7 +109,7 @@ def judge(
 def _verdict(center: float, half: float, higher_is_better: bool) -> Verdict:
     if center - half > 0 or center + half < 0:
         return "faster" if (center > 0) == higher_is_better else "slower"
-    return "too noisy to tell" if half > WIDE else "no difference shown"
+    return "too noisy to tell" if abs(center) + half > WIDE else "no difference shown"
 
 
 def repeats_needed(deviation: float, half: float, confidence: float = CONFIDENCE) -> int | None:

@@ -42,6 +42,16 @@ _NOT_MEASURED: Final = frozenset(
     {"baseline", "update", "no_times", "tolerances", "markdown", "github_json", "output", "json", "quiet", "trace"}
 )
 
+_FIELDS: Final = {
+    "kv_memory": "kv_memory_share",
+    "step_timeout": "step_timeout_s",
+    "dataset": "path",
+    "dataset_format": "format",
+    "prompt": "texts",
+    "arrivals": "kind",
+}
+"""Options that the fields of an experiment, its workload or its arrivals have other names for."""
+
 
 def _check_option(flag: str, *names: str, **attributes: Any) -> Callable[[Any], Any]:
     return click.option(flag, *names, cls=SectionOption, section="Check", **attributes)
@@ -165,16 +175,16 @@ def _asked_otherwise(
     given = [name for name in ctx.params if name not in _NOT_MEASURED and _is_given(ctx, name)]
     if not given:
         return []
-    first = experiments[0]
-    asked = experiments_of(choices, [first.codec])[0]
+    asked = experiments_of(choices, [experiments[0].codec])[0]
     differing = []
     for name in given:
-        mine, theirs = _setting(asked, name), _setting(first, name)
+        mine, theirs = _setting(asked, name), [_setting(one, name) for one in experiments]
         if name == "codecs":
-            mine, theirs = codecs.replace(" ", ""), ",".join(one.codec for one in experiments)
-        if mine != theirs and mine != "auto":
+            mine, theirs = codecs.replace(" ", ""), [",".join(one.codec for one in experiments)]
+        if any(one != mine for one in theirs) and mine != "auto":
             flag = "codec" if name == "codecs" else name.replace("_", "-")
-            differing.append(f"--{flag} asks for {mine}, it has {theirs}")
+            has = " and ".join(dict.fromkeys(map(str, theirs)))
+            differing.append(f"--{flag} asks for {mine}, it has {has}")
     return differing
 
 
@@ -197,9 +207,12 @@ def _is_given(ctx: click.Context, name: str) -> bool:
 
 
 def _setting(experiment: "Experiment", name: str) -> object:
-    renamed = {"kv_memory": "kv_memory_share", "step_timeout": "step_timeout_s", "dataset": "path", "prompt": "texts"}
-    name = renamed.get(name, name)
-    return getattr(experiment if hasattr(experiment, name) else experiment.workload, name, None)
+    """What ``experiment`` has of an option; None for one that is another workload's."""
+    name = _FIELDS.get(name, name)
+    for place in (experiment.arrivals, experiment, experiment.workload):
+        if hasattr(place, name):
+            return getattr(place, name)
+    return None
 
 
 def _measure(experiments: "Sequence[Experiment]", choices: Choices) -> "Measured":

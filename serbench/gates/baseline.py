@@ -121,7 +121,7 @@ def baseline_of(
 ) -> Baseline:
     """The baseline that these runs, measured together, make.
 
-    Where ``before`` measured the same experiments, its ratios of other classes of machine are kept.
+    Where ``before`` measured the same experiments, its time ratios are kept, but for those measured again here.
     """
     first = runs[0]
     codecs = [CodecBaseline(spec=run.spec, figures=_figures(run, first)) for run in runs]
@@ -144,7 +144,7 @@ def baseline_of(
         weights=first.weights,
         tolerances={metric.name: tolerances.get(metric.name, metric.tolerance) for metric in METRICS},
         codecs=codecs,
-        machines=[one for one in kept if _class(one) != _class(here)] + ([here] if times else []),
+        machines=[one for one in kept if _class(one) != _class(here)] + [here] if times else kept,
     )
 
 

@@ -183,6 +183,10 @@ def test_github_action_benchmark_can_read_it(baseline: Path, tmp_path: Path) -> 
         (("--model", "sim:step=2ms"), "--model asks for sim:step=2ms, it has sim"),
         (("--num-prompts", "5"), "--num-prompts asks for 5, it has 16"),
         (("--codec", f"{PLANTED},pickle"), f"--codec asks for {PLANTED},pickle, it has pickle,{PLANTED}"),
+        (("--result-format", "pickle"), "--result-format asks for pickle, it has pickle and msgspec"),
+        (("--request-rate", "5"), "--request-rate asks for 5.0, it has None"),
+        (("--max-concurrency", "3"), "--max-concurrency asks for 3, it has None"),
+        (("--prompt", "Why?"), "--prompt asks for ('Why?',), it has None"),
         (("--tolerance", "steps=1"), "--tolerance goes with --update"),
     ],
 )
@@ -195,7 +199,7 @@ def test_what_the_baseline_does_not_hold_is_refused(
 
 
 def test_what_the_baseline_holds_may_be_said(baseline: Path, tmp_path: Path) -> None:
-    assert check(baseline, tmp_path, "--no-times", *SMALL, *TIGHT).exit_code == 0
+    assert check(baseline, tmp_path, "--no-times", "--arrivals", "together", *SMALL, *TIGHT).exit_code == 0
 
 
 def test_a_baseline_that_isn_t_there_is_refused(tmp_path: Path) -> None:
