@@ -36,7 +36,7 @@ class Engine:
     """One session: codec ends, channels, table and prefix index are new; the executor's workers outlive it.
 
     Use: ``add_request`` at any time, ``step`` while ``has_unfinished``, ``close`` at the end. Not thread-safe. A step
-    that was interrupted (Ctrl-C) is the last one: whether its payload was answered is not known.
+    that failed or was interrupted (Ctrl-C) is the last one: how much of it was done is not known.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Engine:
         self._log = SpanLog(len(SCHEDULER_FIELDS))
         self._batches = BatchesDigest()
         self._last: tuple[StepPlan, tuple[int, ...]] | None = None  # the step done last and its row of the log
-        self._in_step = False
+        self._no_step = ""  # why there can't be another one
         self._link: Link = executor.open(_session_spec(options, results.name, self._limits))
         self._cpu_begun_s = clock_gettime(CLOCK_PROCESS_CPUTIME_ID)  # last: setting up is not serving
 
@@ -129,6 +129,8 @@ class Engine:
         Raises:
             RequestError: it would not.
         """
+        if not _is_writable(request_id):
+            raise RequestError(f"request id {request_id!r}: it must be text that can be written as UTF-8")
         if not isinstance(params, SamplingParams):
             raise RequestError(f"request {request_id!r} has sampling parameters {params!r}; give SamplingParams")
         if params.logprobs is not None and isinstance(self._model.config, SimConfig):
@@ -175,19 +177,19 @@ class Engine:
         """Run one step on all workers; blocks until it is done. Nothing runs if nothing can.
 
         Raises:
-            WorkerError: a worker died, raised or hangs (WorkerTimeout); the engine is of no more use, ``close`` works.
-            BrokenCodecError: the codec raised or made no payload. EngineError: another step runs or was interrupted.
+            WorkerError: a worker died, raised or hangs (WorkerTimeout). BrokenCodecError: the codec raised or made no
+            payload. EngineError: another step runs, or one failed or was interrupted. ``close`` works after all.
         """
         begun = monotonic_ns()
-        if self._in_step:
-            raise EngineError("another step runs (not thread-safe), or one was interrupted; make a new LLM or Engine")
-        self._in_step = True
+        if self._no_step:
+            raise EngineError(f"{self._no_step}; make a new LLM or Engine")
+        self._no_step = "another step runs (not thread-safe), or one was interrupted"
         try:
             update = self._step_once(begun)
-        except Exception:
-            self._in_step = False
+        except Exception as error:
+            self._no_step = f"a step failed ({str(error).partition(chr(10))[0]})"
             raise
-        self._in_step = False
+        self._no_step = ""
         return update
 
     def _step_once(self, begun: int) -> Update:
@@ -313,6 +315,14 @@ class BatchesDigest:
 
     def hexdigest(self) -> str:
         return self._digest.hexdigest()
+
+
+def _is_writable(text: object) -> bool:
+    """Whether it is text that a payload can carry: a lone surrogate can't be."""
+    try:
+        return isinstance(text, str) and text.encode() is not None
+    except UnicodeEncodeError:
+        return False
 
 
 def _session_spec(options: EngineOptions, result_format: str, limits: TableLimits) -> SessionSpec:

@@ -11,8 +11,9 @@ from serbench_codecs.reference import ReferenceCodec, ReferenceDecoder, Referenc
 from serbench_codecs.table import TableLimits
 from serbench_engine.config import EngineOptions, WorkerLimits, plan_memory
 from serbench_engine.engine import Engine
-from serbench_engine.errors import ConfigError, EngineError, RequestError
+from serbench_engine.errors import BrokenCodecError, ConfigError, EngineError, RequestError, WorkerError
 from serbench_engine.request import SamplingParams
+from serbench_engine.runner.simulated import SimulatedBatch, SimulatedRunner
 from serbench_engine.tracked import sampling_record
 from tests.engine.serving import SIM, Workload, greedy, options, random_workload, serve, serve_sim, sim_executor
 
@@ -161,20 +162,52 @@ def test_a_step_within_a_step_and_one_after_an_interrupt_are_refused() -> None:
         engine.step()
 
 
-class Interrupted(ReferenceCodec, frozen=True):
-    """Is interrupted before a payload is made."""
+def test_a_step_after_one_that_failed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What the failed one has done is not known: rows may be freed, tokens counted and blocks given that no worker has.
+    forward, calls = SimulatedRunner.forward, iter(range(9))
+
+    def fails_once(runner: SimulatedRunner, batch: SimulatedBatch) -> int:
+        if next(calls) == 1:
+            raise MemoryError("no memory for the attention of 2 tokens")
+        return forward(runner, batch)
+
+    monkeypatch.setattr(SimulatedRunner, "forward", fails_once)
+    engine = Engine(sim_executor(), options(), SIM)
+    engine.add_request("a", [1], greedy())
+    engine.step()
+    with pytest.raises(WorkerError, match="no memory"):
+        engine.step()
+    with pytest.raises(EngineError, match=r"^a step failed \(.*no memory.*\); make a new LLM or Engine$"):
+        engine.step()
+    engine.close()
+
+
+def test_a_step_after_one_that_could_not_be_encoded_is_refused() -> None:
+    engine = Engine(sim_executor(), options(codec=f"{__name__}:OUT_OF_MEMORY"), SIM)
+    engine.add_request("a", [1], greedy())
+    with pytest.raises(BrokenCodecError):
+        engine.step()
+    with pytest.raises(EngineError, match=r"a step failed \(.*MemoryError"):
+        engine.step()
+    engine.close()
+
+
+class Raising(ReferenceCodec, frozen=True):
+    """Makes no payload."""
+
+    error: type[BaseException] = KeyboardInterrupt
 
     def ends(self, limits: TableLimits) -> tuple[ReferenceEncoder, ReferenceDecoder]:
         encoder, decoder = super().ends(limits)
-        encoder.encode = _interrupt  # type: ignore[method-assign]
+        encoder.encode = self._raise  # type: ignore[method-assign]
         return encoder, decoder
 
+    def _raise(self, objects: StepPlan) -> StepPlan:
+        raise self.error
 
-def _interrupt(objects: StepPlan) -> StepPlan:
-    raise KeyboardInterrupt
 
-
-INTERRUPTED = Interrupted()
+INTERRUPTED = Raising()
+OUT_OF_MEMORY = Raising(error=MemoryError)
 
 
 def test_a_request_id_in_use_is_refused() -> None:
@@ -184,6 +217,14 @@ def test_a_request_id_in_use_is_refused() -> None:
         engine.add_request("a", [1], greedy(4))
     outcome = serve(engine, Workload([]))
     assert list(outcome.outputs) == ["a"]
+
+
+@pytest.mark.parametrize("request_id", ["a\ud800", 7])
+def test_a_request_id_that_no_payload_could_carry_is_refused(request_id: Any) -> None:
+    engine = Engine(sim_executor(), options(), SIM)
+    with pytest.raises(RequestError, match=r"request id .* must be text that can be written as UTF-8"):
+        engine.add_request(request_id, [1], greedy(4))
+    assert not engine.has_unfinished
 
 
 @pytest.mark.parametrize("prompt_len", [1, 200, 254, 255])
