@@ -6,7 +6,7 @@ workers from time to time; a step whose answer comes at once pays for none of th
 
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, closing
 from typing import Final
 
 from serbench_codecs.codec import END, Body, Buffer, codec_id, pack_header, parse_header
@@ -58,16 +58,14 @@ class MpLink:
         self._look_at_s = time.monotonic() + _LOOK_EVERY_S
         self._open = True
         for_plans, for_results = settle_waiting(spec.wait, num_workers, threads, usable_cores())
-        plans, results = transport.make_channel(num_workers, for_plans), transport.make_channel(1, for_results)
-        try:
+        with ExitStack() as made:  # closed here, so that only the workers hold their ends: their death shows
+            plans = made.enter_context(closing(transport.make_channel(num_workers, for_plans)))
+            results = made.enter_context(closing(transport.make_channel(1, for_results)))
             for rank in range(num_workers):
                 endpoint, fds = plans.receiver_endpoint(rank)
                 back, back_fds = results.sender_endpoint() if rank == 0 else (None, [])
                 workers.tell(rank, OpenSession(spec, endpoint, back), [*fds, *back_fds])
             self._plans, self._results = plans.sender(), results.receiver(0)
-        finally:  # so that only the workers hold their ends: their death shows
-            plans.close()
-            results.close()
         try:
             workers.gather(Opened, step_timeout_s)
         except BaseException:
@@ -136,7 +134,7 @@ class MpLink:
         """Raise what a worker has to say; refusals of payloads that were given up already are dropped."""
         for rank, refused in self._workers.look():
             if refused.number > self._stale:
-                self._stale = self._sent  # whoever recovers sends everything anew
+                self._stale = self._answered = self._sent  # whoever recovers sends everything anew
                 raise PayloadRefused(rank, refused.epoch, refused.step, refused.reason)
 
     def _last_step(self) -> str:

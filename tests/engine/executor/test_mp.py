@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from serbench_codecs.plan import NO_ADMISSIONS, NO_ROWS, NO_WRITES, StepPlan
-from serbench_engine.errors import ConfigError, ModelError, PayloadRefused, TransportError, WorkerError, WorkerTimeout
+from serbench_engine.errors import (
+    ConfigError,
+    EngineError,
+    ModelError,
+    PayloadRefused,
+    TransportError,
+    WorkerError,
+    WorkerTimeout,
+)
 from serbench_engine.executor.base import WorkerSpec
 from serbench_engine.executor.mp import MpExecutor, MpLink
 from serbench_engine.executor.registry import EXECUTOR_TRANSPORTS
@@ -83,6 +91,29 @@ def test_garbage_is_refused_by_rank_0_and_what_was_refused_before_is_dropped(sta
     with pytest.raises(PayloadRefused, match="5 bytes"):
         link.receive()
     assert [report.rank for report in link.close()] == [0]
+
+
+@pytest.mark.parametrize("recovered", [False, True])
+def test_a_death_while_a_session_ends_is_told(
+    recovered: bool, start_mp: StartMp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = start_mp().open(session("pipe"))
+    if recovered:
+        link.send(b"no header", b"")
+        with pytest.raises(PayloadRefused):
+            link.receive()
+    (pid,) = worker_pids()
+    os.kill(pid, signal.SIGSTOP)  # so that it can't have reported yet
+    plans = link._plans  # type: ignore[attr-defined]
+    send = plans.send
+
+    def send_and_kill(header: bytes, body: bytes, timeout_s: float) -> None:
+        send(header, body, timeout_s)
+        os.kill(pid, signal.SIGKILL)
+
+    monkeypatch.setattr(plans, "send", send_and_kill)
+    with pytest.raises(WorkerError, match="worker 0: was ended by SIGKILL"):
+        link.close()
 
 
 def test_a_refusal_by_a_worker_that_does_not_answer_ends_the_session_as_an_error(start_mp: StartMp) -> None:
@@ -189,7 +220,7 @@ def test_an_engine_that_goes_on_after_a_failure_is_told_so_at_once(start_mp: Sta
     os.kill(worker_pids()[0], signal.SIGKILL)
     with pytest.raises(WorkerError, match="SIGKILL"):
         engine.step()
-    with pytest.raises(WorkerError, match="not running any more; ended after: worker 0: was ended by SIGKILL"):
+    with pytest.raises(EngineError, match=r"a step failed \(worker 0: was ended by SIGKILL.*make a new LLM or Engine"):
         engine.step()
 
 
