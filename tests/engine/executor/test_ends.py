@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from serbench_engine.executor.registry import EXECUTOR_TRANSPORTS
-from tests.engine.executor.workers import wait_until, wait_until_gone
+from tests.engine.executor.workers import descriptors, wait_until, wait_until_gone
 
 PROGRAM = """
 import signal, sys
@@ -70,7 +70,7 @@ def named_things(pids: list[int]) -> set[str]:
     """What processes hold that has a name: open or mapped files where such things lie, and abstract sockets."""
     held: set[str] = set()
     for pid in pids:
-        held |= {os.readlink(one.path) for one in os.scandir(f"/proc/{pid}/fd") if os.path.lexists(one.path)}
+        held.update(descriptors(pid))
         held |= set(Path(f"/proc/{pid}/maps").read_text().split())
     ours = (str(ROOT), sys.prefix, sys.base_prefix)  # which may lie in /tmp as well
     files = {one for one in held if one.startswith(("/tmp/", "/dev/shm/")) and not one.startswith(ours)}

@@ -30,6 +30,7 @@ from tests.engine.executor.workers import (
     session,
     sim_engine,
     sim_spec,
+    stop,
     wait_until_gone,
     worker_pids,
 )
@@ -81,7 +82,7 @@ def test_a_simulated_worker_loads_no_torch(start_mp: StartMp) -> None:
 
 
 def test_garbage_is_refused_by_rank_0_and_what_was_refused_before_is_dropped(start_mp: StartMp) -> None:
-    link = start_mp(step_timeout_s=0.5).open(session("pipe"))
+    link = start_mp().open(session("pipe"))
     for _ in range(2):
         link.send(b"no header", b"")
     with pytest.raises(PayloadRefused, match=r"worker 0 .*9 bytes") as caught:
@@ -103,8 +104,8 @@ def test_a_death_while_a_session_ends_is_told(
         with pytest.raises(PayloadRefused):
             link.receive()
     (pid,) = worker_pids()
-    os.kill(pid, signal.SIGSTOP)  # so that it can't have reported yet
-    plans = link._plans  # type: ignore[attr-defined]
+    stop(pid)  # so that it can't have reported yet
+    plans = link._plans
     send = plans.send
 
     def send_and_kill(header: bytes, body: bytes, timeout_s: float) -> None:
@@ -164,10 +165,11 @@ def test_the_death_of_a_worker_that_does_not_answer_is_noticed_while_steps_go_on
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_hung_worker_is_a_timeout_that_names_the_step(transport: str, start_mp: StartMp) -> None:
-    engine = sim_engine(start_mp(step_timeout_s=0.5), transport)
+    engine = sim_engine(start_mp(), transport)
     pids = worker_pids()
     engine.step()
-    os.kill(pids[0], signal.SIGSTOP)
+    stop(pids[0])
+    engine._link._step_timeout_s = 0.5  # type: ignore[attr-defined]
     with pytest.raises(WorkerTimeout, match=r"worker 0: no answer to step 1 within 0\.5 s"):
         engine.step()
     wait_until_gone(pids)
@@ -176,10 +178,10 @@ def test_a_hung_worker_is_a_timeout_that_names_the_step(transport: str, start_mp
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_hung_worker_that_makes_no_room_is_named(transport: str, start_mp: StartMp) -> None:
-    link = start_mp(num_workers=2, step_timeout_s=0.5).open(session(transport))
+    link = start_mp(num_workers=2, step_timeout_s=3.0).open(session(transport))  # the other worker makes room in time
     pids = worker_pids()
-    os.kill(pids[1], signal.SIGSTOP)
-    with pytest.raises(WorkerTimeout, match=r"worker 1: made no room for the payload within 0\.5 s"):
+    stop(pids[1])
+    with pytest.raises(WorkerTimeout, match=r"worker 1: made no room for the payload within 3 s"):
         send_many(link)
     wait_until_gone(pids)
     assert link.close() == []
@@ -191,10 +193,11 @@ def send_many(link: MpLink) -> None:
 
 
 def test_a_worker_hung_at_the_end_of_a_session_is_named(start_mp: StartMp) -> None:
-    link = start_mp(num_workers=2, step_timeout_s=0.5).open(session("shm"))
+    link = start_mp(num_workers=2).open(session("shm"))
     pids = worker_pids()
-    os.kill(pids[1], signal.SIGSTOP)
-    with pytest.raises(WorkerTimeout, match=r"worker 1: did not report within 0\.5 s"):
+    stop(pids[1])
+    link._step_timeout_s = 3.0  # the other worker reports in time
+    with pytest.raises(WorkerTimeout, match="worker 1: did not report within 3 s"):
         link.close()
     wait_until_gone(pids)
 
@@ -204,7 +207,7 @@ def test_an_interrupted_send_can_be_closed_and_leaves_nothing(transport: str, st
     executor = start_mp(num_workers=2)
     link = executor.open(session(transport))
     pids = worker_pids()
-    os.kill(pids[1], signal.SIGSTOP)
+    stop(pids[1])
     previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.setitimer(signal.ITIMER_REAL, 0.5)  # the send waits for room by then
     with pytest.raises(KeyboardInterrupt):

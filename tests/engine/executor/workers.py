@@ -2,8 +2,10 @@
 
 import gc
 import os
+import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -73,6 +75,12 @@ def worker_pids() -> list[int]:
     return [child.pid for child in sorted(workers, key=lambda child: (child.create_time(), child.pid))]
 
 
+def stop(pid: int) -> None:
+    """Have a child of this process stand still; it does when this returns."""
+    os.kill(pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
+
+
 def is_gone(pid: int) -> bool:
     """No such process, or only its remains."""
     try:
@@ -98,5 +106,13 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
 def open_descriptors(pid: int | str = "self") -> list[str]:
     """What kinds of descriptors a process has, in sorted order; here, without those of garbage."""
     gc.collect()
-    held = [os.readlink(one.path) for one in os.scandir(f"/proc/{pid}/fd") if os.path.lexists(one.path)]
-    return sorted(one.partition("[")[0] for one in held)
+    return sorted(one.partition("[")[0] for one in descriptors(pid))
+
+
+def descriptors(pid: int | str) -> list[str]:
+    """What a process has open, as the system names it."""
+    held = []
+    for one in os.scandir(f"/proc/{pid}/fd"):
+        with suppress(FileNotFoundError):  # closed meanwhile
+            held.append(os.readlink(one.path))
+    return held

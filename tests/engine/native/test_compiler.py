@@ -19,6 +19,7 @@ from serbench_engine.attention.registry import make_attention
 from serbench_engine.native import compiler
 from serbench_engine.native.compiler import SWITCH, NativeError, compiled_library
 from serbench_engine.native.library import attention_kernels, native_status
+from tests.engine.executor.workers import wait_until_gone
 
 SHAPE = AttentionShape(2, 1, 8, (0,))
 CACHE = CacheShape(4, 4, torch.bfloat16, "cpu")
@@ -83,14 +84,13 @@ def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_compiler_that_hangs_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    use(f"sleep 60 & echo $! > {tmp_path}/child; wait", tmp_path, monkeypatch)
-    monkeypatch.setattr(compiler, "TIMEOUT_S", 0.5)
+    use(f"sleep 100 & echo $! > {tmp_path}/child; wait", tmp_path, monkeypatch)
+    monkeypatch.setattr(compiler, "TIMEOUT_S", 3.0)
     begun = time.monotonic()
-    with pytest.raises(NativeError, match=r"fake-c\+\+ did not finish within 0.5 s"):
+    with pytest.raises(NativeError, match=r"fake-c\+\+ did not finish within 3 s"):
         compiled_library(["rows.cpp"], {})
-    assert time.monotonic() - begun < 30
-    child = int((tmp_path / "child").read_text())
-    assert not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text()
+    assert time.monotonic() - begun < 50
+    wait_until_gone([int((tmp_path / "child").read_text())])
 
 
 def test_what_a_compiler_writes_beside_goes_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,6 +133,7 @@ def test_a_sender_that_dies_is_noticed_whatever_the_receiver_does(shared: Callab
 def test_a_sender_that_stands_still_is_a_timeout(shared: Callable[[], Channel], start: Start) -> None:
     sender, receiver, child = echoing(shared, start)
     os.kill(child.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
     sender.send(b"header", b"body", WAIT_S)
     with pytest.raises(TransportTimeout, match=r"0\.05 s"):
         receiver.receive(0.05)

@@ -83,11 +83,11 @@ def test_a_signal_while_an_object_is_thrown_away_is_not_lost(number: int, code: 
         "class Last:\n"
         f"    def __del__(self): os.kill(os.getpid(), {number:d}); len(str())\n"
         "Last()\n"
-        "time.sleep(60)\n"
+        "time.sleep(200)\n"
     )
     command = [*SCRIPT[:-1], LISTENING + SCRIPT[-1], "codecs", "--check", "codec_here:NAME"]
     done = subprocess.run(
-        command, env=environment(), capture_output=True, text=True, timeout=50, check=False, cwd=tmp_path
+        command, env=environment(), capture_output=True, text=True, timeout=150, check=False, cwd=tmp_path
     )
     assert (done.returncode, len(done.stderr.split())) == (code, 2), done.stderr
 
