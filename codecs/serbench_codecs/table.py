@@ -276,8 +276,10 @@ class RequestTable:
                 raise PlanError(f"admitted: {max(lengths)} {name} where {width} fit")
         _below("admitted block ids", admitted.block_ids.values, limits.num_blocks)
         _below("admitted token ids", admitted.token_ids.values, limits.vocab_size)
+        _below("admitted stop ids", admitted.stop_ids.values, limits.vocab_size)
         if int(admitted.serials.min()) < 1:
             raise PlanError(f"admitted: serial {int(admitted.serials.min())} is below 1")
+        _check_counts(admitted)
 
 
 def _below(what: str, values: Int32Array, limit: int) -> None:
@@ -285,6 +287,14 @@ def _below(what: str, values: Int32Array, limit: int) -> None:
     if not all_below(values, limit):
         least, most = extent(values)
         raise PlanError(f"{what}: {least if least < 0 else most} is outside 0 … {limit - 1}")
+
+
+def _check_counts(admitted: Admissions) -> None:
+    """Refuse prompts and computed tokens that a request with so many tokens can't have."""
+    prompts, computed = admitted.num_prompt_tokens.tolist(), admitted.num_computed_tokens.tolist()
+    for prompt, done, tokens in zip(prompts, computed, admitted.token_ids.lengths.tolist(), strict=True):
+        if not (1 <= prompt <= tokens and 0 <= done < tokens):
+            raise PlanError(f"admitted: {prompt} prompt tokens and {done} computed ones of {tokens}")
 
 
 def _few_fit(writes: Writes, num_rows: int, width: int) -> bool:

@@ -40,7 +40,7 @@ class NativeAttention:
     def begin(self, inputs: StepInputs, block_table: Int32Array) -> Attend:
         """See AttentionBackend.begin."""
         width = -(-int(inputs.seq_lens.max(initial=1)) // self._block_size)
-        blocks = block_table[:, :width].take(inputs.rows, axis=0)
+        blocks = block_table[inputs.rows, :width]  # ``take`` would copy the whole table first
         step = byref(Step(inputs.query_starts, inputs.seq_lens, blocks, inputs.slots))
         run, shape, layers, size = self._run, byref(self._shape), self._native_layers, self._size
         threads, tokens = torch.get_num_threads(), len(inputs.slots)

@@ -134,7 +134,7 @@ class Attention {
         const int32_t* blocks = step_.blocks + task.row * step_.width;
         int i = 0;
         for (int block = key / size, place = key % size; i < tile.count; ++block, place = 0) {
-            int64_t at = blocks[block] * shape_.kv_heads * page_ + int64_t(place) * DIM;
+            int64_t at = int64_t(blocks[block]) * shape_.kv_heads * page_ + int64_t(place) * DIM;
             for (const int end = std::min(tile.count, i + size - place); i < end; ++i, at += DIM)
                 tile.at[i] = at;
         }
