@@ -15,7 +15,7 @@ from serbench.report.heading import comparison_heading
 from serbench.results import Run
 from serbench.stats import Finding
 
-RATIO_NOTE = "×: geometric mean over pairs of repeats, so not the quotient of the means shown"
+RATIO_NOTE = "×: geometric mean over pairs of repeats, so not the quotient of what is shown"
 BYTES_NOTE = """bytes: means over all steps, admissions included; p50: the median step's plan,
 a steady decode step's unless most steps carry prompts"""
 IDS_NOTE = "a token id takes 4 bytes in msgspec's packed int32, 2, 3 or 5 in pickle"

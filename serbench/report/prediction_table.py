@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from serbench.predict import Allowed, ModelTime, Prediction
-from serbench.report.comparison_table import STYLES, interval
+from serbench.report.comparison_table import RATIO_NOTE, STYLES, interval
 from serbench.report.figures import figure, seconds, share, times
 from serbench.report.folding_table import FoldingTable
 
@@ -17,6 +17,8 @@ from serbench.report.folding_table import FoldingTable
 def prediction_report(prediction: Prediction) -> RenderableType:
     """The table, below it what it rests on."""
     lines = [Text.assemble(("assuming: ", "dim"), line) for line in prediction.assumptions]
+    if any(row.against_first for row in prediction.rows):
+        lines = [Text(RATIO_NOTE, "dim"), Text(), *lines]
     lines += [Text(f"warning: {line}", "yellow") for line in prediction.warnings]
     return Group(
         Padding(Text.assemble(("throughput that host times allow\n", "bold"), prediction.source), (1, 0, 1, 1)),

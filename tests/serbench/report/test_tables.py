@@ -143,7 +143,7 @@ def test_a_comparison_has_ratio_interval_and_verdict(runs: list[Run]) -> None:
 
 def test_a_comparison_says_what_its_ratios_and_bytes_are(runs: list[Run]) -> None:
     page = shown(comparison_report(compare_runs(runs), runs))
-    assert "×: geometric mean over pairs of repeats, so not the quotient of the means shown" in page
+    assert "×: geometric mean over pairs of repeats, so not the quotient of what is shown" in page
     assert "bytes: means over all steps, admissions included; p50: the median step's plan" in page
     assert "100 p50" in page
     assert "packed int32" not in page, "no msgspec here"
