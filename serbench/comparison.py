@@ -12,6 +12,7 @@ import msgspec
 from serbench.differences import both, path_apart
 from serbench.errors import OutputsDifferError, ResultsError
 from serbench.experiment import Experiment
+from serbench.refusals import WARNING
 from serbench.results import Repeat, Run
 from serbench.stats import Finding, IntervalOf, judge, paired_t
 
@@ -91,6 +92,18 @@ def compare_runs(runs: Sequence[Run], interval_of: IntervalOf = paired_t) -> Com
         warnings["the runs were not measured interleaved: a drift of the machine counts as a difference"] = None
     warnings.update(dict.fromkeys(_version_notes(runs)))
     return Comparison(rows=rows, warnings=list(warnings))
+
+
+def run_warnings(runs: Sequence[Run]) -> list[str]:
+    """What the runs themselves warn about, with the codecs that it holds for; but not that payloads were refused, which
+    is a fault.
+    """
+    by_line: dict[str, list[str]] = {}
+    for run in runs:
+        for line in run.warnings:
+            if line != WARNING:
+                by_line.setdefault(line, []).append(run.spec.codec)
+    return [line if len(codecs) == len(runs) else f"{', '.join(codecs)}: {line}" for line, codecs in by_line.items()]
 
 
 def encode_comparison(comparison: Comparison) -> bytes:

@@ -2,8 +2,8 @@
 
 It does not know how host times are measured (hostpath_cells.py) or runs stored (results.py).
 
-The engine is synchronous with one worker: a step is the host's time and then the model's. An engine that overlaps them,
-or one with more workers, is another function from the same two times to a step (``StepTime``).
+The engine is synchronous: a step is the host's time and then the model's. An engine that overlaps them is another
+function from the same two times to a step (``StepTime``).
 """
 
 from collections.abc import Callable, Sequence
@@ -12,12 +12,14 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from serbench.comparison import check_comparable
+from serbench.comparison import compare_runs, run_warnings
 from serbench.errors import ResultsError
-from serbench.hostpath import HostCell, Hostpath
+from serbench.experiment import Experiment
+from serbench.hostpath import HostCell, Hostpath, HostpathSpec, Shape
 from serbench.noise import load_warning
+from serbench.refusals import check_refusals
 from serbench.report.figures import counted
-from serbench.results import Repeat, Run
+from serbench.results import MODEL_PHASES, Repeat, Run
 from serbench.stats import Finding, judge
 
 SCHEMA: Final = "serbench/prediction/1"
@@ -28,11 +30,6 @@ up to this time: a pass beside a longer one would take too long."""
 
 _PASS_US: Final = 500_000.0  # what a pass takes, about
 _STEPS: Final = (16, 128)  # that it has at least and at most
-
-SYNCHRONOUS: Final = (
-    "synchronous engine, one worker: a step is the host's time, then the model's",
-    "the model takes exactly the given time, from its launch to the sampled ids",
-)
 
 StepTime: TypeAlias = Callable[[float, float], float]
 """The time of a step from that of the host and that of the model, all in µs."""
@@ -92,6 +89,17 @@ def synchronous(host_us: float, model_us: float) -> float:
     return host_us + model_us
 
 
+def host_spec(model: ModelTime, codecs: tuple[str, ...], shape: Shape, base: Experiment) -> HostpathSpec:
+    """What is measured to predict these codecs with ``model``; ``base`` as in HostpathSpec, but for its model.
+
+    Raises:
+        ExperimentError: nothing to measure, or a number out of range.
+    """
+    model_us = model.us(shape.batch)
+    beside = msgspec.structs.replace(base, model=host_model(model_us))
+    return HostpathSpec(codecs=codecs, shapes=(shape,), base=beside, steps=host_steps(model_us))
+
+
 def predict_steady(measured: Sequence[tuple[ModelTime, Hostpath]], step_time: StepTime = synchronous) -> Prediction:
     """What a steady decode allows with each model, from the mean host time of each pass of each cell beside it: one
     shape, several codecs, the same for every model.
@@ -113,7 +121,7 @@ def predict_steady(measured: Sequence[tuple[ModelTime, Hostpath]], step_time: St
     return Prediction(
         source=f"host times measured now, {counted(batch, 'request')} at {context:,} tokens",
         assumptions=[
-            *SYNCHRONOUS,
+            *_synchronous(first.spec.base.workers),
             f"steady decode of {counted(batch, 'request')}: each gets a token in every step; prefill is not counted",
             f"the host takes as long as beside a simulated model of the same time{_capped(measured, batch)}; its mean "
             "counts",
@@ -138,32 +146,64 @@ def predict_runs(runs: Sequence[Run], models: Sequence[ModelTime], step_time: St
     """What stored runs would have made had their model taken another time: the same steps, the same host.
 
     Raises:
-        ResultsError: runs that can't be compared with the first, produced nothing, or had requests that came at a rate
-        of their own.
+        ResultsError: runs that can't be compared with the first, produced nothing, had requests that came at a rate of
+            their own, or, where a token has a time, computed nobody knows how many. OutputsDifferError: outputs that
+            must not differ do. FaultError: a payload was refused.
     """
     for run in runs:
-        check_comparable(runs[0], run)
-        if not all(repeat.output_tokens for repeat in run.repeats):
-            raise ResultsError(f"{run.id}: a repeat produced no tokens, so there is no throughput to predict")
-        if run.spec.arrivals.kind != "together":
-            raise ResultsError(f"{run.id}: its requests came in their own time, which no faster engine can change")
-    groups = sorted(set.intersection(*({repeat.group for repeat in run.repeats} for run in runs)))
+        _check_predictable(run)
+        if any(model.token_us for model in models):
+            _check_tokens_known(run)
+    comparison = compare_runs(runs)
+    check_refusals(runs)
+    groups = set.intersection(*({repeat.group for repeat in run.repeats} for run in runs))
+    if not groups:
+        raise ResultsError(f"{', '.join(run.id for run in runs)} have no group of repeats in common")
 
-    def of(run: Run, model: ModelTime) -> Allowed:
+    def of(run: Run, label: str, model: ModelTime) -> Allowed:
         repeats = [repeat for repeat in run.repeats if repeat.group in groups]
         steps_us = [step_time(_host_us(one), model.us(_tokens(one))) for one in repeats]
         rates = [one.output_tokens / one.steps / us * 1e6 for one, us in zip(repeats, steps_us, strict=True)]
-        return _allowed(run.spec.codec, model, median(map(_host_us, repeats)), median(steps_us), rates)
+        return _allowed(label, model, median(map(_host_us, repeats)), median(steps_us), rates)
 
+    labels = [row.label for row in comparison.rows]
     return Prediction(
         source=f"host times of {', '.join(run.id for run in runs)}",
         assumptions=[
-            *SYNCHRONOUS,
+            *_synchronous(runs[0].spec.workers),
             "the same steps with the same batches as in the runs, prefill included",
             "the host takes as long as it did in the runs, whatever the model's time; its mean counts",
         ],
-        rows=[row for model in models for row in _against_first([of(run, model) for run in runs])],
+        rows=[
+            row
+            for model in models
+            for row in _against_first([of(run, label, model) for run, label in zip(runs, labels, strict=True)])
+        ],
+        warnings=[*comparison.warnings, *run_warnings(runs)],
     )
+
+
+def _check_predictable(run: Run) -> None:
+    if not run.repeats:
+        raise ResultsError(f"{run.id} has no repeats, so there are no host times to predict from")
+    if not all(repeat.output_tokens for repeat in run.repeats):
+        raise ResultsError(f"{run.id}: a repeat produced no tokens, so there is no throughput to predict")
+    if run.spec.arrivals.kind != "together":
+        raise ResultsError(f"{run.id}: its requests came in their own time, which no faster engine can change")
+
+
+def _check_tokens_known(run: Run) -> None:
+    """That the run says how many tokens went through the model, for which a time a token would count."""
+    if any(repeat.preemptions for repeat in run.repeats):
+        raise ResultsError(
+            f"{run.id}: requests were preempted, and how many tokens were computed again is not stored, so --token "
+            "can't be counted; leave it out, or measure with more --num-blocks"
+        )
+    if run.spec.enable_prefix_caching and any(repeat.cached_tokens is None for repeat in run.repeats):
+        raise ResultsError(
+            f"{run.id}: how many tokens its prefix cache saved is not stored, so --token can't be counted; leave it "
+            "out, or measure again"
+        )
 
 
 def encode_prediction(prediction: Prediction) -> bytes:
@@ -173,14 +213,25 @@ def encode_prediction(prediction: Prediction) -> bytes:
 
 def _host_us(repeat: Repeat) -> float:
     """A step's share of the repeat's wall time, the model's own phases left out."""
-    model_us = sum(repeat.phases_us[name].total for name in ("forward", "sample"))
+    model_us = sum(repeat.phases_us[name].total for name in MODEL_PHASES)
     return max(0.0, repeat.wall_s * 1e6 - model_us) / repeat.steps
 
 
 def _tokens(repeat: Repeat) -> float:
-    """Tokens that went through the model in a step: all but each request's last, which is only sampled."""
+    """Tokens that went through the model in a step, where nobody was preempted: all but each request's last, which is
+    only sampled, and those found in the prefix cache.
+    """
     requests = repeat.requests_per_s * repeat.wall_s
-    return (repeat.input_tokens + repeat.output_tokens - requests) / repeat.steps
+    computed = repeat.input_tokens + repeat.output_tokens - requests - (repeat.cached_tokens or 0)
+    return computed / repeat.steps
+
+
+def _synchronous(workers: int) -> list[str]:
+    told = "one worker" if workers == 1 else f"{counted(workers, 'worker')} that all get every plan"
+    return [
+        f"synchronous engine, {told}: a step is the host's time, then the model's",
+        "the model takes exactly the given time, from its launch to the sampled ids",
+    ]
 
 
 def _allowed(label: str, model: ModelTime, host_us: float, step_us: float, rates: list[float]) -> Allowed:

@@ -149,7 +149,7 @@ def _show(runs: "Sequence[Run]", choices: Choices) -> None:
 
 
 def _tell(runs: "Sequence[Run]", comparison: "Comparison", choices: Choices) -> None:
-    from serbench.comparison import encode_comparison
+    from serbench.comparison import encode_comparison, run_warnings
     from serbench.refusals import check_refusals
     from serbench.report.comparison_table import comparison_report
     from serbench.report.console import output_console
@@ -159,20 +159,7 @@ def _tell(runs: "Sequence[Run]", comparison: "Comparison", choices: Choices) -> 
     else:
         console = output_console()
         console.print(comparison_report(comparison, runs))
-        for line in _run_warnings(runs):
+        for line in run_warnings(runs):
             console.print(f" warning: {line}", style="yellow", markup=False, soft_wrap=True)
         console.print(f" Runs: {', '.join(run.id for run in runs)}", style="dim", markup=False, soft_wrap=True)
     check_refusals(runs)
-
-
-def _run_warnings(runs: "Sequence[Run]") -> list[str]:
-    """What the runs themselves warn about, with the codecs that it holds for; but not what ends the command."""
-    from serbench.refusals import WARNING
-
-    by_line: dict[str, list[str]] = {}
-    for run in runs:
-        for line in run.warnings:
-            if line == WARNING:
-                continue
-            by_line.setdefault(line, []).append(run.spec.codec)
-    return [line if len(codecs) == len(runs) else f"{', '.join(codecs)}: {line}" for line, codecs in by_line.items()]

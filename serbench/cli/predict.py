@@ -97,13 +97,14 @@ def command(
     """Predict the throughput that each codec allows with a model that takes a given time, and say what that assumes.
 
     Host times are measured now, for a steady decode; or, with RUNs, which are files or ids of stored runs, taken from
-    them: what they would have made had their model taken that time.
+    them: what they would have made had their model taken that time. Refuses runs that can't be compared, and exits with
+    1 where their outputs differ that must not or payloads were refused.
     """
     from serbench.predict import encode_prediction
     from serbench.report.console import output_console
     from serbench.report.prediction_table import prediction_report
 
-    models = [_model_time(step, token) for step in steps]
+    models = [model_time(step, token) for step in steps]
     if runs:
         _refuse_measuring(ctx)
         prediction = _from_runs(runs, Path(folder), models)
@@ -115,7 +116,12 @@ def command(
     output_console().print(prediction_report(prediction))
 
 
-def _model_time(step: str, token: str) -> "ModelTime":
+def model_time(step: str, token: str) -> "ModelTime":
+    """What --step and --token say.
+
+    Raises:
+        UsageError: one of them is no time.
+    """
     from serbench.predict import ModelTime
 
     return ModelTime(_time_us("--step", step), _time_us("--token", token))
@@ -135,15 +141,13 @@ def _time_us(option: str, time: str) -> float:
 
 
 def _measured(models: "Sequence[ModelTime]", options: dict[str, Any], quiet: bool) -> "Prediction":
-    from serbench.hostpath import HostpathSpec, Shape
+    from serbench.hostpath import Shape
     from serbench.hostpath_cells import measure_hostpath
-    from serbench.predict import host_model, host_steps, predict_steady
+    from serbench.predict import host_spec, predict_steady
 
-    shape, measured = Shape(options["batch"], options["context"]), []
+    shape, base, measured = Shape(options["batch"], options["context"]), path_experiment(options), []
     for model in models:
-        model_us = model.us(shape.batch)
-        base = path_experiment(options, host_model(model_us))
-        spec = HostpathSpec(codecs=options["codecs"], shapes=(shape,), base=base, steps=host_steps(model_us))
+        spec = host_spec(model, options["codecs"], shape, base)
         with progress_shown(quiet) as progress:
             measured.append((model, measure_hostpath(spec, progress)))
     return predict_steady(measured)

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from serbench.report.progress import SilentProgress, TerminalProgress
 
 
-def path_experiment(options: Mapping[str, Any], model: str = "sim") -> "Experiment":
+def path_experiment(options: Mapping[str, Any]) -> "Experiment":
     """The experiment that options of path and measuring describe; codec, workload and limits are left as they are.
 
     Raises:
@@ -17,7 +17,7 @@ def path_experiment(options: Mapping[str, Any], model: str = "sim") -> "Experime
     from serbench.experiment import Experiment
 
     same = {name: value for name, value in options.items() if name in Experiment.__struct_fields__}
-    return Experiment(model=model, step_timeout_s=options["step_timeout"], **same)
+    return Experiment(model="sim", step_timeout_s=options["step_timeout"], **same)
 
 
 def progress_shown(quiet: bool) -> "TerminalProgress | SilentProgress":

@@ -4,19 +4,23 @@ That the engine does what is predicted is measured by `benchmarks/predict_check.
 """
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from benchmarks.predict_check import MOST_WRONG, check
 from serbench.environment import Environment
-from serbench.errors import ResultsError
+from serbench.errors import FaultError, OutputsDifferError, ResultsError
 from serbench.experiment import Experiment
+from serbench.harness import Harness
 from serbench.hostpath import HostCell, HostPass, Hostpath, HostpathSpec, Shape, Times, summed
+from serbench.live import LiveEngine
 from serbench.predict import ModelTime, host_model, host_steps, predict_runs, predict_steady
+from serbench.prepare import prepare
 from serbench.results import Run
-from serbench.workload.spec import Arrivals
-from tests.serbench.mocks import ENVIRONMENT, Bench, prepared
+from serbench.workload.spec import Arrivals, Prompts
+from tests.serbench.mocks import ENVIRONMENT, Bench, Silent, prepared
 
 
 def host_pass(group: int, mean_us: float) -> HostPass:
@@ -159,6 +163,106 @@ def test_runs_that_can_t_be_compared_are_refused(runs: list[Run]) -> None:
     other = msgspec.structs.replace(runs[1], spec=msgspec.structs.replace(runs[1].spec, seed=7))
     with pytest.raises(ResultsError, match="seeds"):
         predict_runs([runs[0], other], [ModelTime(500.0)])
+
+
+def changed(run: Run, **repeat: Any) -> Run:
+    """``run`` with every repeat so."""
+    return msgspec.structs.replace(run, repeats=[msgspec.structs.replace(one, **repeat) for one in run.repeats])
+
+
+def test_tokens_found_in_the_prefix_cache_are_not_computed(runs: list[Run]) -> None:
+    repeat = runs[0].repeats[0]
+    [all_computed] = predict_runs(runs[:1], [ModelTime(0.0, 10.0)]).rows
+    [some_found] = predict_runs([changed(runs[0], cached_tokens=4)], [ModelTime(0.0, 10.0)]).rows
+    walls_us = [repeat.output_tokens / row.output_tokens_per_s[0] * 1e6 for row in (all_computed, some_found)]
+    assert walls_us[0] - walls_us[1] == pytest.approx(40.0)
+
+
+def test_the_tokens_of_a_real_run_are_those_that_its_steps_computed() -> None:
+    prompts = tuple("the same beginning of forty-eight letters or so, " + "x" * i for i in range(1, 9))
+    spec = Experiment(
+        model="sim",
+        executor="inproc",
+        workload=Prompts(texts=prompts, output_len=5),
+        max_num_seqs=4,
+        enable_prefix_caching=True,
+        repeats=1,
+        warmup=0,
+    )
+    computed: list[int] = []
+    harness = Harness(
+        prepare([spec]),
+        open_engine=LiveEngine,
+        store=lambda run: Path(run.id),
+        watcher=Silent(),
+        keep_spans=lambda _, __, report: computed.append(int(report.num_tokens.sum())),
+    )
+    harness.run()
+    run = harness.recorders[0].run()
+    assert run.repeats[0].cached_tokens
+    with_token, without = (predict_runs([run], [ModelTime(0.0, us)]).rows[0] for us in (1e3, 0.0))
+    walls_us = [run.repeats[0].output_tokens / row.output_tokens_per_s[0] * 1e6 for row in (with_token, without)]
+    assert (walls_us[0] - walls_us[1]) / 1e3 == pytest.approx(computed[0])
+
+
+def test_where_nobody_knows_the_tokens_a_time_for_each_is_refused(runs: list[Run]) -> None:
+    caching = msgspec.structs.replace(runs[0].spec, enable_prefix_caching=True)
+    early = changed(msgspec.structs.replace(runs[0], spec=caching), cached_tokens=None)
+    preempted = changed(runs[0], preemptions=1)
+    for run, words in ((early, "its prefix cache saved is not stored"), (preempted, "requests were preempted")):
+        with pytest.raises(ResultsError, match=f"{run.id}: .*{words}"):
+            predict_runs([run], [ModelTime(500.0), ModelTime(500.0, 1.0)])
+        assert predict_runs([run], [ModelTime(500.0)]).rows, "no time a token: it does not matter"
+    assert predict_runs([changed(runs[0], cached_tokens=None)], [ModelTime(0.0, 1.0)]).rows, "without a cache none is"
+
+
+def test_what_a_comparison_refuses_is_not_predicted(runs: list[Run]) -> None:
+    with pytest.raises(OutputsDifferError, match="outputs of pickle and delta differ in group 0, 1, 2, 3, 4"):
+        predict_runs([runs[0], changed(runs[1], outputs_digest="other")], [ModelTime(500.0)])
+    with pytest.raises(FaultError, match="codec delta by shm: 5 payloads refused, first: tired"):
+        predict_runs([runs[0], changed(runs[1], recoveries=1, first_refusal="tired")], [ModelTime(500.0)])
+    with pytest.raises(ResultsError, match="can't be compared with itself"):
+        predict_runs([runs[0], runs[0]], [ModelTime(500.0)])
+    with pytest.raises(ResultsError, match="has no repeats"):
+        predict_runs([msgspec.structs.replace(runs[0], repeats=[])], [ModelTime(500.0)])
+
+
+def test_runs_that_only_share_repeats_two_by_two_are_refused(runs: list[Run]) -> None:
+    def some(run: Run, identity: str, groups: slice) -> Run:
+        return msgspec.structs.replace(run, id=identity, repeats=run.repeats[groups])
+
+    with pytest.raises(ResultsError, match="a, b, c have no group of repeats in common"):
+        predict_runs(
+            [some(runs[0], "a", slice(4)), some(runs[1], "b", slice(2)), some(runs[1], "c", slice(2, 4))],
+            [ModelTime(500.0)],
+        )
+
+
+def test_warnings_of_a_comparison_and_of_the_runs_are_told(runs: list[Run]) -> None:
+    quiet, other = (msgspec.structs.replace(run, warnings=[]) for run in runs)
+    assert predict_runs([quiet, other], [ModelTime(500.0)]).warnings == []
+    other = msgspec.structs.replace(other, session="another", warnings=["it was noisy"])
+    assert predict_runs([quiet, other], [ModelTime(500.0)]).warnings == [
+        "the runs were not measured interleaved: a drift of the machine counts as a difference",
+        "delta: it was noisy",
+    ]
+
+
+def test_rows_are_named_by_what_tells_the_runs_apart(runs: list[Run]) -> None:
+    by_pipe = msgspec.structs.replace(runs[0].spec, transport="pipe")
+    other = msgspec.structs.replace(runs[0], id="other", spec=by_pipe)
+    rows = predict_runs([runs[0], other], [ModelTime(500.0)]).rows
+    assert [row.label for row in rows] == ["pickle shm", "pickle pipe"]
+
+
+def test_the_number_of_workers_is_told(runs: list[Run]) -> None:
+    two = [msgspec.structs.replace(run, spec=msgspec.structs.replace(run.spec, workers=2)) for run in runs]
+    assert predict_runs(two, [ModelTime(500.0)]).assumptions[0].startswith("synchronous engine, 2 workers that")
+    assert predict_runs(runs, [ModelTime(500.0)]).assumptions[0].startswith("synchronous engine, one worker:")
+    measured = hostpath(columnar=[400.0] * 4)
+    base = Experiment(model="sim", workers=3)
+    three = msgspec.structs.replace(measured, spec=msgspec.structs.replace(measured.spec, base=base))
+    assert "3 workers that" in predict_steady([(ModelTime(1000.0), three)]).assumptions[0]
 
 
 # --- against the engine ---------------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.serbench.cli.calling import HERE, call, refused
+from tests.serbench.cli.calling import HERE, call, one_line, refused
+from tests.serbench.planted_codec import Planted
 
 QUICK = ("--executor", "inproc", "--repeats", "1", "--warmup", "0", "--batch", "4", "--context", "20")
 
@@ -40,6 +41,31 @@ def test_stored_runs_are_predicted_from(tmp_path: Path) -> None:
     assert "host times of" in result.stdout
     line = refused("predict", *files, "--step", "2ms", "--batch", "4")
     assert "so --batch means nothing here" in line
+
+
+def test_what_compare_warns_about_is_told_on_screen_and_in_the_document(tmp_path: Path) -> None:
+    for codec in ("pickle", "columnar"):
+        assert call("run", *HERE, "--codec", codec, folder=tmp_path).exit_code == 0
+    files = sorted(map(str, tmp_path.iterdir()))
+    page = " ".join(call("predict", *files, "--step", "2ms").stdout.split())
+    told = "the runs were not measured interleaved: a drift of the machine counts as a difference"
+    assert f"warning: {told}" in page
+    assert "×: geometric mean over pairs of repeats, so not the quotient of what is shown" in page
+    assert told in json.loads(call("predict", *files, "--step", "2ms", "--json").stdout)["warnings"]
+
+
+def test_runs_whose_payloads_were_refused_are_not_predicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Planted, "lasts", 3)
+    assert call("run", *HERE, "--codec", "tests.serbench.planted_codec:CODEC", folder=tmp_path).exit_code == 1
+    result = call("predict", *map(str, tmp_path.iterdir()), "--step", "2ms")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "1 payload refused" in one_line(result.stderr)
+
+
+def test_a_lone_codec_has_no_ratios_to_explain() -> None:
+    page = call("predict", "--step", "1ms", "--codec", "delta", "--workers", "2", "--repeats", "1", *QUICK[4:]).stdout
+    assert "geometric" not in page
+    assert "2 workers that all get every plan" in " ".join(page.split())
 
 
 @pytest.mark.parametrize(
