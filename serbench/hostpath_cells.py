@@ -11,7 +11,7 @@ import msgspec
 
 from serbench.environment import describe_environment
 from serbench.errors import ExperimentError
-from serbench.experiment import Experiment, settled
+from serbench.experiment import settled
 from serbench.harness import Watcher
 from serbench.hostpath import (
     HostCell,
@@ -59,25 +59,33 @@ def measure_hostpath(spec: HostpathSpec, watcher: Watcher) -> Hostpath:
         ModelError: a model there isn't.
         EngineError: what the engine raises.
     """
-    base = spec.base
-    codecs = [settled(msgspec.structs.replace(base, codec=codec)).codec for codec in dict.fromkeys(spec.codecs)]
-    cells = [HostCell(codec=one, batch=at.batch, context=at.context) for at in spec.shapes for one in codecs]
-    cells = [msgspec.structs.replace(cell, skipped=reason_to_skip(cell)) for cell in cells]
+    cells = cells_of(spec)
     if all(cell.skipped for cell in cells):
         reasons = dict.fromkeys(f"batch {one.batch:,} at context {one.context:,}: {one.skipped}" for one in cells)
         raise ExperimentError(f"there is nothing small enough to measure: {'; '.join(reasons)}")
-    things = [_thing(spec, base, cell) for cell in cells if not cell.skipped]
+    things = [thing_of(spec, cell) for cell in cells if not cell.skipped]
     environment = describe_environment()
     passes = iter(_measure(things, watcher))
     cells = [cell if cell.skipped else summed(cell, next(passes)) for cell in cells]
     return Hostpath(
-        spec=msgspec.structs.replace(spec, codecs=tuple(codecs)),
+        spec=msgspec.structs.replace(spec, codecs=tuple(dict.fromkeys(cell.codec for cell in cells))),
         environment=environment,
         dropped_steps=DROPPED_STEPS,
         cells=cells,
         growth_per_request=growth_per_request(cells),
         growth_with_context=growth_with_context(cells),
     )
+
+
+def cells_of(spec: HostpathSpec) -> list[HostCell]:
+    """Every codec at every shape; those that are too large are marked.
+
+    Raises:
+        ExperimentError: a codec there isn't, or options that can't go together.
+    """
+    codecs = [settled(msgspec.structs.replace(spec.base, codec=codec)).codec for codec in dict.fromkeys(spec.codecs)]
+    cells = [HostCell(codec=one, batch=at.batch, context=at.context) for at in spec.shapes for one in codecs]
+    return [msgspec.structs.replace(cell, skipped=reason_to_skip(cell)) for cell in cells]
 
 
 def reason_to_skip(cell: HostCell) -> str:
@@ -94,8 +102,13 @@ def _sends_all(cell: HostCell) -> bool:
     return get_codec(cell.codec).traits.sends == "full"
 
 
-def _thing(spec: HostpathSpec, base: Experiment, cell: HostCell) -> Thing:
-    steps = spec.steps
+def thing_of(spec: HostpathSpec, cell: HostCell) -> Thing:
+    """The cell with what measures it, and how many steps of it a pass has.
+
+    Raises:
+        ModelError: a model there isn't.
+    """
+    base, steps = spec.base, spec.steps
     if _sends_all(cell):
         steps = min(steps, max(FEWEST_FULL_STATE_STEPS, FULL_STATE_IDS_A_PASS // (cell.batch * cell.context)))
     steady = SteadyBatch(batch=cell.batch, context=cell.context, steps=steps, block_size=base.block_size)

@@ -35,7 +35,7 @@ def test_help_is_a_page(name: str) -> None:
         (benchmarks.codec_cost.main, ["detla"], "no codec 'detla'"),
         (benchmarks.codec_cost.main, ["--steps", "0"], "--steps"),
         (benchmarks.predict_check.main, ["--batch", "x"], "'x' is no whole number"),
-        (benchmarks.predict_check.main, ["--step", "soon"], "--step soon"),
+        (benchmarks.predict_check.main, ["--step", "soon"], "--step 'soon' is no time"),
     ],
 )
 def test_bad_options_are_told(command: click.Command, args: list[str], words: str) -> None:

@@ -9,15 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from benchmarks.predict_check import MOST_WRONG, check
+from benchmarks import predict_check
 from serbench.environment import Environment
 from serbench.errors import FaultError, OutputsDifferError, ResultsError
 from serbench.experiment import Experiment
-from serbench.harness import Harness
+from serbench.harness import Harness, Watcher
 from serbench.hostpath import HostCell, HostPass, Hostpath, HostpathSpec, Shape, Times, summed
+from serbench.hostpath_cells import measure_hostpath
 from serbench.live import LiveEngine
 from serbench.predict import ModelTime, host_model, host_steps, predict_runs, predict_steady
 from serbench.prepare import prepare
+from serbench.prepared import Prepared
 from serbench.results import Run
 from serbench.workload.spec import Arrivals, Prompts
 from tests.serbench.mocks import ENVIRONMENT, Bench, Silent, prepared
@@ -268,11 +270,61 @@ def test_the_number_of_workers_is_told(runs: list[Run]) -> None:
 # --- against the engine ---------------------------------------------------------------------------------------------
 
 
-def test_the_check_sees_a_host_time_that_is_left_out() -> None:
-    base = Experiment(model="sim", codec="pickle", executor="inproc", repeats=3)
-    cell = check(base, 64, 512, 0.5, steps=16)
-    without = cell.ratio * (cell.host_us + cell.device_us) / cell.device_us
-    assert without > 1 + MOST_WRONG
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The models of the engines that the check measures itself."""
+    models: list[str] = []
+
+    def open_engine(thing: Prepared) -> LiveEngine:
+        models.append(thing.experiment.model)
+        return LiveEngine(thing)
+
+    monkeypatch.setattr(predict_check, "LiveEngine", open_engine)
+    return models
+
+
+def test_the_check_holds_what_is_predicted_to_an_engine_with_the_model_asked_for(
+    opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside_which: list[str] = []
+
+    def measuring(spec: HostpathSpec, watcher: Watcher) -> Hostpath:
+        beside_which.append(spec.base.model)
+        return measure_hostpath(spec, watcher)
+
+    monkeypatch.setattr(predict_check, "measure_hostpath", measuring)
+    base = Experiment(model="sim", executor="inproc", repeats=2)
+    model = ModelTime(300.0, 100.0)
+    rows = predict_check.beside(base, ("delta", "columnar"), Shape(4, 20), model)
+    assert [(row.said.label, row.said.model, len(row.errors)) for row in rows] == [
+        ("delta", model, 2),
+        ("columnar", model, 2),
+    ]
+    assert beside_which == ["sim:step=700us"] * 2
+    assert opened == ["sim:step=300.000000us:token=100.000000us"] * 4
+
+
+def test_the_check_predicts_from_runs_with_another_model(opened: list[str]) -> None:
+    base = Experiment(model="sim", executor="inproc", repeats=1, warmup=0)
+    models = [ModelTime(0.0), ModelTime(300.0, 10.0)]
+    rows = predict_check.from_runs(base, ("delta", "columnar"), Shape(2, 20), models)
+    assert [(row.source, row.said.label, row.said.model, len(row.errors)) for row in rows] == [
+        ("run at 0ms", "delta", models[1], 1),
+        ("run at 0ms", "columnar", models[1], 1),
+    ]
+    assert set(opened) == {predict_check.name_of(model) for model in models}
+
+
+def test_the_check_tells_errors_of_what_is_shown() -> None:
+    model, shape = ModelTime(1000.0), Shape(100, 512)
+    prediction = predict_steady([(model, hostpath(pickle=[1000.0] * 4, columnar=[250.0] * 4))])
+    done = [predict_check.Done(rate, 30.0) for rate in (40e3, 50e3, 50e3, 100e3)]
+    rows = [predict_check.Held(shape=shape, source="beside", said=row, done=done) for row in prediction.rows]
+    assert rows[0].error == pytest.approx(0.0)
+    assert rows[0].errors == pytest.approx([0.25, 0.0, 0.0, -0.5])
+    first, other = (predict_check.line(row, rows).split() for row in rows)
+    assert first[-6:] == ["+0.0%", "-50.0%", "+25.0%", "30", "–", "–"]
+    assert other[-6:] == ["+60.0%", "-20.0%", "+100.0%", "30", "1.600", "1.000"]
 
 
 def test_a_run_file_can_be_predicted_from(runs: list[Run], tmp_path: Path) -> None:
