@@ -4,7 +4,7 @@ It does not know how an engine is made to decode steadily (steady_decode.py), no
 measured in turn, in balanced order, so that a ratio of any two is one of figures taken close together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -23,7 +23,7 @@ from serbench.hostpath import (
     growth_with_context,
     summed,
 )
-from serbench.interleave import balanced_order
+from serbench.interleave import turns_of
 from serbench.live import LiveEngine
 from serbench.prepared import Prepared
 from serbench.stats import percentile
@@ -39,8 +39,11 @@ FULL_STATE_IDS_A_PASS: Final = 1 << 22
 
 FEWEST_FULL_STATE_STEPS: Final = 4
 
-BYTES_AN_ID: Final = 24
-"""Both tables (4 each), the simulated KV (8), the prompts of engine and workload (4 each)."""
+BYTES_A_SLOT: Final = 16
+"""Both tables (4 each) and the simulated KV (8)."""
+
+BYTES_A_PROMPT_ID: Final = 8
+"""The prompts of engine and workload (4 each)."""
 
 
 class Thing(msgspec.Struct, frozen=True, eq=False):
@@ -51,8 +54,12 @@ class Thing(msgspec.Struct, frozen=True, eq=False):
     steps: int
 
 
-def measure_hostpath(spec: HostpathSpec, watcher: Watcher) -> Hostpath:
+def measure_hostpath(
+    spec: HostpathSpec, watcher: Watcher, keep: Callable[[Hostpath], object] | None = None
+) -> Hostpath:
     """Measure every cell that isn't too large, ``repeats`` times after a warm-up.
+
+    Whatever ends it early, ``keep`` is given what is measured by then, if that is a repeat of each at least.
 
     Raises:
         ExperimentError: every cell is too large, a codec there isn't, or options that can't go together.
@@ -65,16 +72,29 @@ def measure_hostpath(spec: HostpathSpec, watcher: Watcher) -> Hostpath:
         raise ExperimentError(f"there is nothing small enough to measure: {'; '.join(reasons)}")
     things = [thing_of(spec, cell) for cell in cells if not cell.skipped]
     environment = describe_environment()
-    passes = iter(_measure(things, watcher))
-    cells = [cell if cell.skipped else summed(cell, next(passes)) for cell in cells]
-    return Hostpath(
-        spec=msgspec.structs.replace(spec, codecs=tuple(dict.fromkeys(cell.codec for cell in cells))),
-        environment=environment,
-        dropped_steps=DROPPED_STEPS,
-        cells=cells,
-        growth_per_request=growth_per_request(cells),
-        growth_with_context=growth_with_context(cells),
-    )
+    passes: list[list[HostPass]] = [[] for _ in things]
+
+    def document() -> Hostpath:
+        own = iter(passes)
+        measured = [cell if cell.skipped else summed(cell, next(own)) for cell in cells]
+        return Hostpath(
+            spec=msgspec.structs.replace(spec, codecs=tuple(dict.fromkeys(cell.codec for cell in cells))),
+            environment=environment,
+            dropped_steps=DROPPED_STEPS,
+            cells=measured,
+            growth_per_request=growth_per_request(measured),
+            growth_with_context=growth_with_context(measured),
+        )
+
+    try:
+        _measure(things, watcher, passes)
+    except BaseException:
+        complete = min(map(len, passes))
+        passes = [one[:complete] for one in passes]
+        if complete and keep is not None:
+            keep(document())
+        raise
+    return document()
 
 
 def cells_of(spec: HostpathSpec) -> list[HostCell]:
@@ -85,17 +105,26 @@ def cells_of(spec: HostpathSpec) -> list[HostCell]:
     """
     codecs = [settled(msgspec.structs.replace(spec.base, codec=codec)).codec for codec in dict.fromkeys(spec.codecs)]
     cells = [HostCell(codec=one, batch=at.batch, context=at.context) for at in spec.shapes for one in codecs]
-    return [msgspec.structs.replace(cell, skipped=reason_to_skip(cell)) for cell in cells]
+    return [msgspec.structs.replace(cell, skipped=reason_to_skip(cell, spec)) for cell in cells]
 
 
-def reason_to_skip(cell: HostCell) -> str:
+def reason_to_skip(cell: HostCell, spec: HostpathSpec) -> str:
     """Why a cell is too large to be measured, or nothing."""
     ids = cell.batch * cell.context
     if _sends_all(cell) and ids > MOST_FULL_STATE_IDS:
         return f"full state of {ids / 1e6:.1f} M ids"
-    if ids * BYTES_AN_ID > available_bytes() / 2:
-        return f"needs {ids * BYTES_AN_ID / 2**30:.1f} GiB"
+    steady = _steady(cell, spec)
+    needed = ids * BYTES_A_PROMPT_ID + steady.num_blocks * steady.block_size * BYTES_A_SLOT
+    if needed > available_bytes() / 2:
+        return f"needs {needed / 2**30:.1f} GiB"
     return ""
+
+
+def _steady(cell: HostCell, spec: HostpathSpec) -> SteadyBatch:
+    steps = spec.steps
+    if _sends_all(cell):
+        steps = min(steps, max(FEWEST_FULL_STATE_STEPS, FULL_STATE_IDS_A_PASS // (cell.batch * cell.context)))
+    return SteadyBatch(batch=cell.batch, context=cell.context, steps=steps, block_size=spec.base.block_size)
 
 
 def _sends_all(cell: HostCell) -> bool:
@@ -108,23 +137,20 @@ def thing_of(spec: HostpathSpec, cell: HostCell) -> Thing:
     Raises:
         ModelError: a model there isn't.
     """
-    base, steps = spec.base, spec.steps
-    if _sends_all(cell):
-        steps = min(steps, max(FEWEST_FULL_STATE_STEPS, FULL_STATE_IDS_A_PASS // (cell.batch * cell.context)))
-    steady = SteadyBatch(batch=cell.batch, context=cell.context, steps=steps, block_size=base.block_size)
-    model = simulated(base.model, steady.max_model_len)
-    return Thing(cell, prepare_steady(msgspec.structs.replace(base, codec=cell.codec), steady, model), steps)
+    steady = _steady(cell, spec)
+    model = simulated(spec.base.model, steady.max_model_len)
+    prepared = prepare_steady(msgspec.structs.replace(spec.base, codec=cell.codec), steady, model)
+    return Thing(cell, prepared, steady.steps)
 
 
-def _measure(things: Sequence[Thing], watcher: Watcher) -> list[list[HostPass]]:
-    """The passes of each thing, in order of group."""
+def _measure(things: Sequence[Thing], watcher: Watcher, passes: Sequence[list[HostPass]]) -> None:
+    """Add to each thing's passes, in order of group."""
     first = things[0].prepared.experiment
-    order = balanced_order(len(things), first.warmup + first.repeats, first.seed)
-    passes: list[list[HostPass]] = [[] for _ in things]
-    watcher.begin(sum(map(len, order)))
+    order = turns_of(len(things), warmup=first.warmup, repeats=first.repeats, seed=first.seed)
+    watcher.begin(len(things) * len(order))
     engine = LiveEngine(_largest(things))
     try:
-        for group, turns in enumerate(order, start=-first.warmup):
+        for group, turns in order:
             for turn, index in enumerate(turns, start=group * len(things)):
                 watcher.turn(things[index].prepared.experiment, group)
                 done = _pass(engine, things[index], group, turn)
@@ -133,7 +159,6 @@ def _measure(things: Sequence[Thing], watcher: Watcher) -> list[list[HostPass]]:
                 watcher.done()
     finally:
         engine.close()
-    return passes
 
 
 def _largest(things: Sequence[Thing]) -> Prepared:

@@ -27,3 +27,9 @@ def balanced_order(things: int, groups: int, seed: int) -> list[list[int]]:
             permutation = rng.permutation(things).tolist()
         order.append(permutation[::-1] if _BACKWARDS[turn] else list(permutation))
     return order
+
+
+def turns_of(things: int, *, warmup: int, repeats: int, seed: int) -> list[tuple[int, list[int]]]:
+    """Each group's number and turns: warm-ups, which are below 0, then ``repeats`` in balanced order."""
+    warming = [(group, list(range(things))) for group in range(-warmup, 0)]
+    return warming + list(enumerate(balanced_order(things, repeats, seed)))

@@ -3,7 +3,7 @@
 It does not know how one pass is made (plans/replaying.py), nor how a replay is shown.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Final, Literal
@@ -14,7 +14,7 @@ from serbench.environment import Environment, describe_environment
 from serbench.errors import ExperimentError, FaultError
 from serbench.experiment import Experiment, settled
 from serbench.harness import Watcher
-from serbench.interleave import balanced_order
+from serbench.interleave import turns_of
 from serbench.plans.checking import load_steps
 from serbench.plans.layout import About
 from serbench.plans.reading import Recording, Step
@@ -86,8 +86,10 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[ReplayRow]
 
 
-def replay_plans(spec: ReplaySpec, watcher: Watcher) -> Replay:
+def replay_plans(spec: ReplaySpec, watcher: Watcher, keep: Callable[[Replay], object] | None = None) -> Replay:
     """Replay interleaved, in balanced order, after a warm-up of each.
+
+    Whatever ends it early, ``keep`` is given what is measured by then, if that is a repeat of each at least.
 
     Raises:
         RecordingError: no recording. ExperimentError: what can't be replayed. FaultError: a codec that is wrong.
@@ -97,19 +99,30 @@ def replay_plans(spec: ReplaySpec, watcher: Watcher) -> Replay:
     recording = Recording(Path(spec.path))
     steps = load_steps(recording, spec.steps)
     environment = describe_environment()
+    passes: list[list[ReplayPass]] = [[] for _ in things]
+
+    def document() -> Replay:
+        return Replay(
+            spec=spec,
+            about=recording.about,
+            num_steps=len(steps),
+            digests_a_pass=-(-len(steps) // spec.check_every),
+            environment=environment,
+            rows=_rows(things, passes),
+        )
+
     workers = ReplayWorkers(Path(spec.path).absolute(), steps, recording.limits, spec.check_every)
     try:
-        passes = _replay(things, workers, steps, recording, watcher)
+        _replay(things, workers, steps, recording, watcher, passes)
+    except BaseException:
+        complete = min(map(len, passes))
+        passes = [one[:complete] for one in passes]
+        if complete and keep is not None:
+            keep(document())
+        raise
     finally:
         workers.close()
-    return Replay(
-        spec=spec,
-        about=recording.about,
-        num_steps=len(steps),
-        digests_a_pass=-(-len(steps) // spec.check_every),
-        environment=environment,
-        rows=_rows(things, passes),
-    )
+    return document()
 
 
 def encode_replay(replay: Replay) -> bytes:
@@ -139,13 +152,18 @@ def _settled(spec: ReplaySpec, codec: str, transport: str) -> Experiment:
 
 
 def _replay(
-    things: Sequence[Experiment], workers: ReplayWorkers, steps: Sequence[Step], recording: Recording, watcher: Watcher
-) -> list[list[ReplayPass]]:
+    things: Sequence[Experiment],
+    workers: ReplayWorkers,
+    steps: Sequence[Step],
+    recording: Recording,
+    watcher: Watcher,
+    passes: Sequence[list[ReplayPass]],
+) -> None:
+    """Add to each thing's passes, in order of group."""
     first = things[0]
-    order = balanced_order(len(things), first.warmup + first.repeats, first.seed)
-    passes: list[list[ReplayPass]] = [[] for _ in things]
-    watcher.begin(sum(map(len, order)))
-    for group, turns in enumerate(order, start=-first.warmup):
+    order = turns_of(len(things), warmup=first.warmup, repeats=first.repeats, seed=first.seed)
+    watcher.begin(len(things) * len(order))
+    for group, turns in order:
         for turn, index in enumerate(turns, start=group * len(things)):
             thing = things[index]
             watcher.turn(thing, group)
@@ -157,7 +175,6 @@ def _replay(
             if group >= 0:
                 passes[index].append(_pass(done, group, turn))
             watcher.done()
-    return passes
 
 
 def _pass(done: Replayed, group: int, order: int) -> ReplayPass:

@@ -9,7 +9,7 @@ from serbench.cli.comma_separated import Names, Numbers
 from serbench.cli.options import SectionCommand, SectionOption, measuring_options, path_options
 
 if TYPE_CHECKING:
-    from serbench.hostpath import Shape
+    from serbench.hostpath import Hostpath, Shape
 
 CODECS: Final = "pickle,msgspec,delta,cached,columnar"
 BATCHES: Final = (1, 16, 64, 256, 1024, 4096)
@@ -86,12 +86,16 @@ def command(
     from serbench.report.hostpath_tables import hostpath_report
 
     spec = HostpathSpec(codecs=codecs, shapes=shapes_of(batches, contexts), steps=steps, base=path_experiment(options))
+
+    def show(hostpath: "Hostpath") -> None:
+        if json:
+            click.echo(encode_hostpath(hostpath), nl=False)
+        else:
+            output_console().print(hostpath_report(hostpath))
+
     with progress_shown(quiet) as progress:
-        hostpath = measure_hostpath(spec, progress)
-    if json:
-        click.echo(encode_hostpath(hostpath), nl=False)
-        return
-    output_console().print(hostpath_report(hostpath))
+        hostpath = measure_hostpath(spec, progress, keep=show)
+    show(hostpath)
 
 
 def shapes_of(batches: tuple[int, ...] | None, contexts: tuple[int, ...] | None) -> "tuple[Shape, ...]":

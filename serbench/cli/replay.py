@@ -1,6 +1,6 @@
 """`serbench replay`: recorded plans through codecs and transports. It does not know how they are replayed."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -8,6 +8,9 @@ from serbench.cli import ranges
 from serbench.cli.comma_separated import Names
 from serbench.cli.options import SectionCommand, SectionOption, replaying_options
 from serbench.cli.simulated import progress_shown
+
+if TYPE_CHECKING:
+    from serbench.replay import Replay
 
 EXAMPLES = """
 \b
@@ -74,19 +77,7 @@ PATH: Final = "Between scheduler and worker"
 @click.option("--json", cls=SectionOption, section="Output", is_flag=True, help="Print the document on stdout.")
 @click.option("--quiet", "-q", cls=SectionOption, section="Output", is_flag=True, help="No progress.")
 def command(
-    file: str,
-    codecs: tuple[str, ...],
-    transports: tuple[str, ...],
-    result_format: str | None,
-    wait: str,
-    step_timeout_s: float,
-    steps: int | None,
-    check_every: int,
-    repeats: int,
-    warmup: int,
-    seed: int,
-    json: bool,
-    quiet: bool,
+    file: str, codecs: tuple[str, ...], transports: tuple[str, ...], json: bool, quiet: bool, **how: Any
 ) -> None:
     """Send the plans of FILE, and their results back, through each codec and transport in turn, with no model.
 
@@ -97,22 +88,13 @@ def command(
     from serbench.report.console import output_console
     from serbench.report.replay_table import replay_report
 
-    spec = ReplaySpec(
-        path=file,
-        codecs=codecs,
-        transports=transports,
-        result_format=result_format,
-        steps=steps,
-        check_every=check_every,
-        repeats=repeats,
-        warmup=warmup,
-        seed=seed,
-        step_timeout_s=step_timeout_s,
-        wait=wait,  # type: ignore[arg-type]
-    )
+    def show(replay: "Replay") -> None:
+        if json:
+            click.echo(encode_replay(replay), nl=False)
+        else:
+            output_console().print(replay_report(replay))
+
+    spec = ReplaySpec(path=file, codecs=codecs, transports=transports, **how)
     with progress_shown(quiet) as progress:
-        replay = replay_plans(spec, progress)
-    if json:
-        click.echo(encode_replay(replay), nl=False)
-        return
-    output_console().print(replay_report(replay))
+        replay = replay_plans(spec, progress, keep=show)
+    show(replay)

@@ -1,5 +1,6 @@
 """Tests what the host path measures and says: steady steps only, growth, what is left out. They assert no times."""
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -8,6 +9,7 @@ from serbench.experiment import Experiment
 from serbench.hostpath import (
     HostCell,
     HostPass,
+    Hostpath,
     HostpathSpec,
     Shape,
     Times,
@@ -90,13 +92,39 @@ def test_every_cell_is_measured_in_turn_with_the_others() -> None:
     assert {(one.codec, one.first, one.last) for one in hostpath.growth_per_request} == set()
 
 
+@pytest.mark.parametrize(("ends_after", "repeats"), [(1, 0), (5, 0), (6, 1), (9, 2), (10, 2)])
+def test_what_is_measured_when_an_interrupt_comes_is_kept(ends_after: int, repeats: int) -> None:
+    class Interrupting(SilentProgress):
+        passes = 0
+
+        def done(self) -> None:
+            self.passes += 1
+            if self.passes == ends_after:
+                raise KeyboardInterrupt
+
+    base = msgspec.structs.replace(HERE, repeats=4, warmup=1)
+    spec = HostpathSpec(codecs=("delta", "cached", "columnar"), shapes=(Shape(2, 20),), base=base, steps=8)
+    kept: list[Hostpath] = []
+    with pytest.raises(KeyboardInterrupt):
+        measure_hostpath(spec, Interrupting(), keep=kept.append)
+    assert [[len(cell.passes) for cell in one.cells] for one in kept] == ([[repeats] * 3] if repeats else [])
+
+
+def skipped(codec: str, batch: int, context: int) -> str:
+    spec = HostpathSpec(codecs=(codec,), shapes=(Shape(batch, context),), base=HERE)
+    return reason_to_skip(HostCell(codec=codec, batch=batch, context=context), spec)
+
+
 def test_a_full_state_that_is_too_large_is_skipped_and_nothing_else() -> None:
-    large = HostCell(codec="pickle", batch=1 << 12, context=(1 << 10) + 1)
-    assert large.batch * large.context > MOST_FULL_STATE_IDS
-    assert reason_to_skip(large) == "full state of 4.2 M ids"
-    assert reason_to_skip(HostCell(codec="columnar", batch=1 << 12, context=(1 << 10) + 1)) == ""
-    assert reason_to_skip(HostCell(codec="pickle", batch=1 << 12, context=1 << 10)) == ""
-    assert "GiB" in reason_to_skip(HostCell(codec="columnar", batch=1 << 24, context=1 << 20))
+    assert MOST_FULL_STATE_IDS == 1 << 22
+    assert skipped("pickle", 1 << 12, (1 << 10) + 1) == "full state of 4.2 M ids"
+    assert skipped("columnar", 1 << 12, (1 << 10) + 1) == ""
+    assert skipped("pickle", 1 << 12, 1 << 10) == ""
+    assert "GiB" in skipped("columnar", 1 << 24, 1 << 20)
+
+
+def test_a_table_with_room_for_what_is_decoded_may_be_too_large_where_its_contexts_are_not() -> None:
+    assert "GiB" in skipped("columnar", 1 << 24, 2)
 
 
 def test_nothing_to_measure_is_refused() -> None:

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from serbench.interleave import balanced_order
+from serbench.interleave import balanced_order, turns_of
 
 
 @pytest.mark.parametrize("things", [1, 2, 3, 6])
@@ -36,3 +36,9 @@ def test_a_steady_drift_hits_all_things_alike(things: int) -> None:
 def test_over_seeds_each_thing_is_first_equally_often() -> None:
     first = Counter(balanced_order(3, 4, seed)[0][0] for seed in range(600))
     assert all(150 < first[thing] < 250 for thing in range(3))
+
+
+def test_warm_ups_take_no_places_of_the_balanced_order() -> None:
+    turns = turns_of(2, warmup=2, repeats=4, seed=0)
+    assert [group for group, _ in turns] == [-2, -1, 0, 1, 2, 3]
+    assert [things for _, things in turns] == [[0, 1], [0, 1], *balanced_order(2, 4, seed=0)]

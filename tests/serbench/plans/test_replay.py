@@ -56,6 +56,23 @@ def test_passes_are_interleaved_and_judged_against_the_first(file: Path) -> None
     assert sorted(one.order for row in replay.rows for one in row.passes) == list(range(8))
 
 
+def test_what_is_measured_when_an_interrupt_comes_is_kept(file: Path) -> None:
+    class Interrupting(SilentProgress):
+        passes = 0
+
+        def done(self) -> None:
+            self.passes += 1
+            if self.passes == 5:
+                raise KeyboardInterrupt
+
+    kept: list[Replay] = []
+    spec = ReplaySpec(path=str(file), codecs=("pickle", "columnar"), transports=("inproc",), warmup=1)
+    with pytest.raises(KeyboardInterrupt):
+        replay_plans(spec, Interrupting(), keep=kept.append)
+    [replay] = kept
+    assert [len(row.passes) for row in replay.rows] == [1, 1]
+
+
 def test_the_first_steps_only(file: Path) -> None:
     assert replayed(file, steps=7, check_every=3).digests_a_pass == 3
 
