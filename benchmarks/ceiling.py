@@ -6,14 +6,19 @@ It does not know how anything is measured (passes.py does). All take turns, with
     python -m benchmarks.ceiling --model sim:step=2ms --codec columnar,pickle
 """
 
+from collections.abc import Sequence
+from contextlib import ExitStack
 from statistics import median
+from typing import Protocol
 
 import click
 
+from benchmarks.peers.script import Script
 from benchmarks.peers.tables import markdown, ratio
 from serbench.cli import ranges
 from serbench.cli.comma_separated import Names
 from serbench.experiment import Experiment
+from serbench.garbage import swept
 from serbench.interleave import balanced_order
 from serbench.live import LiveEngine
 from serbench.passes import drive, record
@@ -34,10 +39,11 @@ class Contender:
 
     def run(self, group: int, order: int) -> None:
         """One pass with the prompts of ``group``, of which those below 0 warm up."""
+        requests = self._prepared.workload.requests(group)
         session = self._engine.session(self._prepared.experiment)
-        repeat = record(
-            drive(session, self._prepared.workload.requests(group)), session.close(), group=group, order=order
-        )
+        with swept():
+            done = drive(session, requests)
+        repeat = record(done, session.close(), group=group, order=order)
         if group >= 0:
             self.repeats.append(repeat)
 
@@ -45,7 +51,22 @@ class Contender:
         self._engine.close()
 
 
-@click.command()
+class Passing(Protocol):
+    """What makes passes."""
+
+    def run(self, group: int, order: int) -> None: ...
+
+
+def take_turns(contenders: Sequence[Passing], repeats: int) -> None:
+    """A pass of each to warm up, then the timed ones in balanced order, which begins with the first of them."""
+    for one in contenders:
+        one.run(-1, 0)
+    for group, turns in enumerate(balanced_order(len(contenders), repeats, seed=0)):
+        for order, which in enumerate(turns):
+            contenders[which].run(group, order)
+
+
+@click.command(cls=Script)
 @click.option("--model", default="sim:step=2ms", show_default=True, help="A simulated one.")
 @click.option(
     "--codec", "codecs", type=Names(), default="columnar,pickle", show_default=True, help="Under the ceiling."
@@ -63,14 +84,12 @@ def main(model: str, codecs: tuple[str, ...], num_prompts: int, input_len: int, 
     )
     base = Experiment(model=model, workload=workload, codec="none", executor="inproc", repeats=repeats)
     others = [Experiment(model=model, workload=workload, codec=codec, repeats=repeats) for codec in codecs]
-    contenders = [Contender(one) for one in prepare([base, *others])]
-    try:
-        for group, turns in enumerate(balanced_order(len(contenders), repeats + 1, seed=0), start=-1):
-            for order, which in enumerate(turns):
-                contenders[which].run(group, order)
-    finally:
-        for one in contenders:
-            one.close()
+    contenders: list[Contender] = []
+    with ExitStack() as living:
+        for one in prepare([base, *others]):
+            contenders.append(Contender(one))
+            living.callback(contenders[-1].close)
+        take_turns(contenders, repeats)
     rates = [[repeat.output_tokens_per_s for repeat in one.repeats] for one in contenders]
     rows = [
         [name, f"{median(mine):,.0f}", ratio(judge(rates[0], mine, higher_is_better=True), digits=3)]
