@@ -1,7 +1,7 @@
 """The engines whose throughput is compared, and how each is started. It does not know how they are measured."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
 
@@ -9,18 +9,44 @@ import click
 import msgspec
 
 from benchmarks.peers.children import Command
+from benchmarks.peers.models import folder_of, head_dim, kv_cache_gib, longest
 from benchmarks.peers.peer_environment import vllm_python, vllm_variables
+from serbench_engine.native.library import native_status
 from serbench_engine.threads import SHORT_SPIN
 
 Thing = TypeVar("Thing")
 
 
 class Serving(msgspec.Struct, frozen=True):
-    """What they are started for: weights, the longest request, and how many prompts there are at once."""
+    """What they are started for: weights, the longest request, how many prompts there are at once, and what KV cache
+    holds them all.
+    """
 
     folder: Path
     max_model_len: int
     num_prompts: int
+    kv_cache_gib: int
+
+
+def serving_of(model: str, max_model_len: int, num_prompts: int) -> Serving:
+    """Its weights, and room for all prompts at once.
+
+    Raises:
+        click.UsageError: requests longer than the model's. ModelError: there are no weights.
+    """
+    if max_model_len > (most := longest(model)):
+        raise click.UsageError(f"requests of {max_model_len} tokens are too long for {model}, which takes {most}")
+    return Serving(folder_of(model), max_model_len, num_prompts, kv_cache_gib(model, num_prompts, max_model_len))
+
+
+def without_kernels(models: Iterable[str]) -> str:
+    """Why serbench has no C++ kernels for one of the models; empty if it has them for all."""
+    return next(filter(None, (native_status("bfloat16", head_dim(model)) for model in models)), "")
+
+
+def kernels_warning(without: str) -> list[str]:
+    """A line if serbench ran without its C++ kernels, for the reason given."""
+    return [f"serbench ran without its C++ kernels, so slower: {without}"] if without else []
 
 
 Start: TypeAlias = Callable[[Serving], Command]
@@ -36,9 +62,10 @@ def _serbench(executor: str) -> Start:
 
 def _vllm(*, eager: bool, multiprocess: bool) -> Start:
     def start(serving: Serving) -> Command:
-        options = (str(serving.folder), str(serving.max_model_len), *(("--eager",) if eager else ()))
-        python, variables = vllm_python(), vllm_variables(multiprocess=multiprocess)
-        return Command(python=python, module="vllm_llm", options=options, variables=variables)
+        numbers = (str(serving.max_model_len), str(serving.num_prompts))
+        options = (str(serving.folder), *numbers, *(("--eager",) if eager else ()))
+        variables = vllm_variables(multiprocess=multiprocess, kv_cache_gib=serving.kv_cache_gib)
+        return Command(python=vllm_python(), module="vllm_llm", options=options, variables=variables)
 
     return start
 
@@ -67,13 +94,13 @@ TRANSFORMERS: Final[dict[str, Start]] = {"transformers": _transformers}
 """Static batches; the library's continuous batching was slower."""
 
 
-def chosen(what: str, table: Mapping[str, Thing], names: str) -> dict[str, Thing]:
-    """Those of the table, which holds ``what``, that are named, with commas between.
+def chosen(what: str, table: Mapping[str, Thing], names: Iterable[str]) -> dict[str, Thing]:
+    """Those of the table, which holds ``what``, that are named.
 
     Raises:
         click.UsageError: a name that isn't there.
     """
-    listed = [name for name in names.split(",") if name]
+    listed = list(names)
     for name in listed:
         if name not in table:
             raise click.UsageError(f"no {what} {name!r}; there are: {', '.join(table)}")

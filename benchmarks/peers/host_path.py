@@ -15,15 +15,23 @@ from typing import Any, Final
 import click
 import msgspec
 
-from benchmarks.peers.children import ChildError, Children, Command
+from benchmarks.peers.children import Child, Children, Command
 from benchmarks.peers.models import folder_of
-from benchmarks.peers.peer_environment import vllm_python, vllm_variables
+from benchmarks.peers.peer_environment import vllm_python, vllm_variables, vllm_versions
+from benchmarks.peers.script import Script, json_option, measure_and_tell, quick_option
 from benchmarks.peers.tables import as_part, markdown
+from serbench.cli import ranges
+from serbench.cli.comma_separated import Numbers
 from serbench.environment import Environment, describe_environment
+from serbench.experiment import Experiment, settled
 from serbench.interleave import balanced_order
+from serbench.report.figures import counted
 from serbench.stats import judge
 
-BATCHES: Final = (1, 16, 64, 256, 1024)
+BATCHES: Final = "1,16,64,256,1024"
+CONTEXTS: Final = ranges.Whole(16, 1 << 24)
+"""Prompts differ by up to 15 tokens, and none is empty."""
+
 TIMEOUT_S: Final = 120.0
 OURS, PEER = "serbench", "vllm"
 
@@ -39,10 +47,16 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was said, ``serbench/peers-host-path/1``."""
+    """What was said in complete rounds, ``serbench/peers-host-path/2``.
 
-    schema: str = "serbench/peers-host-path/1"
+    ``environment`` has the versions of serbench and its packages, ``vllm_environment`` those of vLLM's own.
+    ``settings``: by contender, how its process was started.
+    """
+
+    schema: str = "serbench/peers-host-path/2"
     environment: Environment
+    vllm_environment: dict[str, str | None]
+    settings: dict[str, Command]
     batches: tuple[int, ...]
     context: int
     steps: int
@@ -57,31 +71,31 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         return [sum(one.said[name] for name in names) for one in sorted(those, key=lambda one: one.round)]
 
 
-@click.command()
-@click.option("--batches", default=",".join(map(str, BATCHES)), show_default=True, help="Requests that decode.")
-@click.option("--context", default=512, show_default=True, help="Tokens of each.")
-@click.option("--steps", default=64, show_default=True, help="Steps a turn.")
-@click.option("--rounds", default=8, show_default=True, help="Turns of each at each batch.")
+@click.command(cls=Script)
+@click.option("--batches", type=Numbers(ranges.ROWS), default=BATCHES, show_default=True, help="Requests that decode.")
+@click.option("--context", type=CONTEXTS, default=512, show_default=True, help="Tokens of each.")
+@click.option("--steps", type=ranges.DECODE_STEPS, default=64, show_default=True, help="Steps a turn.")
+@click.option("--rounds", type=ranges.PASSES, default=8, show_default=True, help="Turns of each at each batch.")
 @click.option("--codec", default="columnar", show_default=True, help="serbench's.")
 @click.option("--offline-ids", is_flag=True, help="vLLM's request ids as its LLM class makes them, not its server.")
-@click.option("--quick", is_flag=True, help="4 rounds of 32 steps.")
-@click.option("--json", "path", type=click.Path(path_type=Path), help="Also write every figure to this file.")
+@quick_option("4 rounds of 32 steps.", rounds=4, steps=32)
+@json_option
 def main(
-    batches: str,
+    batches: tuple[int, ...],
     context: int,
     steps: int,
     rounds: int,
     codec: str,
     offline_ids: bool,
-    quick: bool,
     path: Path | None,
 ) -> None:
     """Compare the host's part of a steady decode step with vLLM's, interleaved in one run."""
-    rounds, steps = (4, 32) if quick else (rounds, steps)
-    sizes = tuple(int(one) for one in batches.split(","))
+    settled(Experiment(model="sim", codec=codec, executor="mp", transport="shm"))  # a codec that can't be is told now
     measured = Measured(
         environment=describe_environment(),
-        batches=sizes,
+        vllm_environment=vllm_versions(),
+        settings=commands(offline_ids=offline_ids),
+        batches=batches,
         context=context,
         steps=steps,
         codec=codec,
@@ -89,32 +103,40 @@ def main(
         offline_ids=offline_ids,
         figures=[],
     )
-    try:
-        measure(measured)
-    except ChildError as error:
-        raise click.ClickException(str(error)) from None
-    if path is not None:
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(measured)) + b"\n")
-    print(report(measured))
+    measure_and_tell(
+        lambda: measure(measured),
+        lambda: report(measured),
+        lambda: msgspec.json.format(msgspec.json.encode(measured)) + b"\n",
+        path,
+    )
 
 
 def measure(measured: Measured) -> None:
-    """All rounds, after one at the smallest batch that is thrown away; ``measured`` gets what is said."""
+    """All rounds, after one at the smallest batch that is thrown away; ``measured`` gets what is said in a round once
+    the round is complete.
+
+    Raises:
+        ChildError: one failed.
+    """
     with Children() as family:
-        children = [family.start(name, command) for name, command in commands(measured).items()]
+        children = [family.start(name, command) for name, command in measured.settings.items()]
         for child in children:
             child.ask(question(measured, min(measured.batches), -1), TIMEOUT_S)
         for number, turns in enumerate(balanced_order(len(children), measured.rounds, seed=0)):
-            for batch, turn in itertools.product(measured.batches, turns):
-                answer = children[turn].ask(question(measured, batch, number), TIMEOUT_S)
-                cores = answer.foreign_cpu_s / answer.wall_s
-                measured.figures.append(Figures(children[turn].name, batch, number, answer.said, cores))
+            asked = itertools.product(measured.batches, turns)
+            measured.figures.extend([ask(measured, children[turn], batch, number) for batch, turn in asked])
             print(f"round {number + 1} of {measured.rounds}", file=sys.stderr)
 
 
-def commands(measured: Measured) -> dict[str, Command]:
+def ask(measured: Measured, child: Child, batch: int, number: int) -> Figures:
+    """A contender's turn."""
+    answer = child.ask(question(measured, batch, number), TIMEOUT_S)
+    return Figures(child.name, batch, number, answer.said, answer.foreign_cpu_s / answer.wall_s)
+
+
+def commands(*, offline_ids: bool) -> dict[str, Command]:
     """How the two are started."""
-    ids = ("--offline-ids",) if measured.offline_ids else ()
+    ids = ("--offline-ids",) if offline_ids else ()
     options = (str(folder_of("opt-125m")), *ids)
     python, variables = vllm_python(), vllm_variables(multiprocess=False)
     return {
@@ -135,11 +157,15 @@ def question(measured: Measured, batch: int, number: int) -> dict[str, Any]:
 
 
 def report(measured: Measured) -> str:
-    """Tables of medians over the rounds, and what a request added costs."""
+    """Tables of medians over the complete rounds, and what a request added costs."""
+    if not measured.figures:
+        return "no round was completed"
     foreign = median(one.foreign_cores for one in measured.figures)
+    done = len({one.round for one in measured.figures})
+    rounds = counted(done, "round") if done == measured.rounds else f"{done} of {counted(measured.rounds, 'round')}"
     return "\n\n".join(
         [
-            f"Steady decode, context {measured.context}, medians of {measured.rounds} rounds of {measured.steps} "
+            f"Steady decode, context {measured.context}, medians over {rounds} of {measured.steps} "
             f"steps; serbench: mp, shm, {measured.codec}. Other programs kept {foreign:.2f} cores busy.",
             _times(measured),
             _bytes(measured),
@@ -196,10 +222,13 @@ def _growth(measured: Measured) -> str:
     if first >= last:
         return ""
     grown = []
-    for contender, name in ((PEER, "step_us"), (OURS, "host_us")):
-        pairs = zip(measured.of(contender, first, name), measured.of(contender, last, name), strict=True)
+    for contender, names in ((PEER, ("step_us",)), (OURS, ("host_us",)), (OURS, ("host_us", "ahead_us"))):
+        pairs = zip(measured.of(contender, first, *names), measured.of(contender, last, *names), strict=True)
         grown.append(median((high - low) / (last - first) for low, high in pairs))
-    return f"A request added, from {first} to {last}: vLLM {grown[0]:.2f} µs, serbench {grown[1]:.3f} µs a step."
+    return (
+        f"A request added, from {first} to {last}: vLLM {grown[0]:.2f} µs a step, serbench {grown[1]:.3f} µs, with "
+        f"ahead {grown[2]:.3f} µs."
+    )
 
 
 if __name__ == "__main__":

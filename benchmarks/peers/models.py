@@ -1,12 +1,18 @@
 """Folders of weights that every contender can load, so that all run the same model. It does not know the contenders."""
 
+import math
 from pathlib import Path
 from typing import Final
 
+from serbench_engine.config import GIB
 from serbench_engine.models.catalogue import resolve_model
+from serbench_engine.models.config import ModelConfig
+from serbench_engine.models.memory import kv_block_bytes
 from serbench_engine.weights.cache import made_once
 
 MODELS: Final = ("opt-125m", "smollm2-135m")
+KV_BLOCK: Final = 128
+"""Tokens of a block of vLLM's on a CPU."""
 
 
 def folder_of(model: str) -> Path:
@@ -24,7 +30,29 @@ def folder_of(model: str) -> Path:
 
 def vocabulary(model: str) -> int:
     """How many ids there are."""
-    return resolve_model(model, weights="dummy").config.vocab_size
+    return _config(model).vocab_size
+
+
+def longest(model: str) -> int:
+    """How many tokens a request may have."""
+    return _config(model).max_model_len
+
+
+def head_dim(model: str) -> int:
+    """The size of an attention head."""
+    return _config(model).head_dim
+
+
+def kv_cache_gib(model: str, requests: int, tokens: int) -> int:
+    """GiB of KV cache in bfloat16, rounded up, that as many requests of ``tokens`` tokens need in blocks of 128."""
+    blocks = requests * math.ceil(tokens / KV_BLOCK)
+    return math.ceil(blocks * kv_block_bytes(_config(model), "bfloat16", KV_BLOCK) / GIB)
+
+
+def _config(model: str) -> ModelConfig:
+    config = resolve_model(model, weights="dummy").config
+    assert isinstance(config, ModelConfig), "none of MODELS is simulated"
+    return config
 
 
 def _write_opt(folder: Path) -> None:

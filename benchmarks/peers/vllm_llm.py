@@ -2,7 +2,7 @@
 
 It does not know serbench. Its process decides how vLLM is set up: VLLM_* variables and what is preloaded.
 
-    python -m benchmarks.peers.vllm_llm FOLDER MAX_MODEL_LEN [--eager]
+    python -m benchmarks.peers.vllm_llm FOLDER MAX_MODEL_LEN NUM_PROMPTS [--eager]
 """
 
 import sys
@@ -13,16 +13,20 @@ from vllm import LLM, SamplingParams
 
 from benchmarks.peers.child_loop import option, serve
 
+DEFAULT_MAX_NUM_SEQS = 256
+"""The most requests that its LLM class runs at once on a CPU, if nothing is said."""
+
 
 class Completer:
-    """Answers ``{"prompts": [[id, …], …], "output_len": n}`` with the wall time and the ids."""
+    """Answers ``{"prompts": [[id, …], …], "output_len": n}`` with the wall time and the ids; all run at once."""
 
-    def __init__(self, folder: str, max_model_len: int) -> None:
+    def __init__(self, folder: str, max_model_len: int, num_prompts: int) -> None:
         self._llm = LLM(
             folder,
             dtype="bfloat16",
             skip_tokenizer_init=True,
             max_model_len=max_model_len,
+            max_num_seqs=num_prompts if num_prompts > DEFAULT_MAX_NUM_SEQS else None,
             enforce_eager=option("eager"),
             enable_prefix_caching=False,
         )
@@ -38,4 +42,4 @@ class Completer:
 
 
 if __name__ == "__main__":
-    serve(lambda: Completer(sys.argv[1], int(sys.argv[2])).answer)
+    serve(lambda: Completer(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])).answer)
