@@ -30,7 +30,7 @@ class BlockPool:
         self._num_free = num_blocks
         self._block_of: dict[bytes, int] = {}
         self._hash_of: dict[int, bytes] = {}
-        self._forgotten: list[tuple[int, bytes]] = []  # by the last allocation
+        self._to_forget: list[int] = []  # of the blocks that were taken last, those that are still findable
 
     @property
     def num_free(self) -> int:
@@ -38,25 +38,37 @@ class BlockPool:
 
     def allocate(self, count: int) -> Int32Array:
         """Take ``count`` of the free blocks, int32[count]; what they held can't be found any more."""
+        taken = self.take(count)
+        self.forget_taken()
+        return taken
+
+    def take(self, count: int) -> Int32Array:
+        """Take ``count`` of the free blocks, int32[count]; ``forget_taken`` or ``put_back`` must follow.
+
+        What they held stays findable until then, so that nothing published meanwhile takes its place.
+        """
         if not count:
             return NO_ROWS
         pop = self._pop if self._stale else self._free.popleft
         blocks = [pop() for _ in range(count)]
         self._num_free -= count
-        self._forgotten = [(block, self._forget(block)) for block in blocks if block in self._hash_of]
+        self._to_forget = [block for block in blocks if block in self._hash_of]
         taken = np.array(blocks, dtype=np.int32)
         self._references[taken] = 1
         return taken
 
+    def forget_taken(self) -> None:
+        """What the blocks taken last held can't be found any more: they are to be written."""
+        for block in self._to_forget:
+            del self._block_of[self._hash_of.pop(block)]
+        self._to_forget = []
+
     def put_back(self, blocks: Int32Array) -> None:
-        """Undo the last allocation, which gave ``blocks``: they are the next again, and hold what they held."""
+        """Undo ``take``, which gave ``blocks``: they are the next again."""
         self._free.extendleft(blocks[::-1].tolist())
         self._num_free += len(blocks)
         self._references[blocks] = 0
-        for block, content in self._forgotten:
-            if (newer := self._block_of.get(content)) is not None:
-                del self._hash_of[newer]  # published since: it would not have been the first
-            self._enter(block, content)
+        self._to_forget = []
 
     def release(self, blocks: Int32Array) -> None:
         """Give up one reference to each block (unique ids), the end of the sequence first to be reused."""
@@ -92,7 +104,8 @@ class BlockPool:
         """Make written blocks findable; the first of several with the same content stays the one."""
         for block, content in zip(blocks, hashes, strict=True):
             if content not in self._block_of and block not in self._hash_of:
-                self._enter(block, content)
+                self._block_of[content] = block
+                self._hash_of[block] = content
 
     def forget_all(self) -> None:
         """Nothing can be found any more (a recovery: nobody knows what the workers wrote)."""
@@ -107,12 +120,3 @@ class BlockPool:
             else:
                 self._stale[block] = stale - 1
         return block
-
-    def _enter(self, block: int, content: bytes) -> None:
-        self._block_of[content] = block
-        self._hash_of[block] = content
-
-    def _forget(self, block: int) -> bytes:
-        content = self._hash_of.pop(block)
-        del self._block_of[content]
-        return content

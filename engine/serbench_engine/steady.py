@@ -60,11 +60,13 @@ class SteadyDecode:
         if blocks is None:
             blocks = self._grow()
         if blocks is not None:
+            if blocks is not NO_WRITES:
+                self._pool.forget_taken()
             self._turn = (self._turn + 1) % len(self._due)
         return blocks
 
     def look_ahead(self) -> None:
-        """Do now what the next ``grow`` would."""
+        """Do now what the next ``grow`` would, but for forgetting what the blocks held."""
         if self._ahead is None:
             self._ahead = self._grow()
 
@@ -106,7 +108,7 @@ class SteadyDecode:
             return NO_WRITES
         if len(starts) > self._pool.num_free:
             return None
-        blocks = self._pool.allocate(len(starts))
+        blocks = self._pool.take(len(starts))
         ones = self.counts[: len(starts)]
         self._table.block_table[due.index, starts] = blocks
         due.starts = starts + ones

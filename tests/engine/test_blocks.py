@@ -60,19 +60,31 @@ def test_the_first_block_with_a_content_stays_the_one() -> None:
     assert pool.find([b"same"]) == [one]
 
 
-def test_an_allocation_that_is_put_back_leaves_no_trace() -> None:
+def test_blocks_that_are_put_back_leave_no_trace() -> None:
     pool = BlockPool(4)
     old, newer, *_ = pool.allocate(4).tolist()
     pool.publish([old], [b"c"])
     pool.release(np.array([2, 3, old], dtype=np.int32))
-    taken = pool.allocate(3)
-    pool.publish([newer], [b"c"])  # while nobody knew of the other
+    taken = pool.take(3)
+    pool.publish([newer], [b"c"])  # not the first
     pool.put_back(taken)
     assert pool.find([b"c"]) == [old]
     assert pool.allocate(3).tolist() == taken.tolist()
     assert pool.find([b"c"]) == []
     pool.publish([newer], [b"d"])
     assert pool.find([b"d"]) == [newer]
+
+
+def test_what_taken_blocks_held_is_findable_until_it_is_forgotten() -> None:
+    pool = BlockPool(2)
+    old, newer = pool.allocate(2).tolist()
+    pool.publish([old], [b"c"])
+    pool.release(np.array([old], dtype=np.int32))
+    pool.take(1)
+    pool.publish([newer], [b"c"])
+    assert pool.find([b"c"]) == [old]
+    pool.forget_taken()
+    assert pool.find([b"c"]) == []
 
 
 def test_a_chain_hash_depends_on_all_before_it() -> None:

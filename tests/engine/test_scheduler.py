@@ -1,103 +1,13 @@
 """The scheduler alone, against a model that samples at random: order, budget, blocks, preemption, abort, endings."""
 
-import itertools
-from dataclasses import dataclass
-
-import msgspec
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from serbench_codecs.plan import FAILED_ROW, StepPlan, StepResult
-from serbench_codecs.table import RequestTable, TableLimits
-from serbench_engine.request import FinishedRequest, SamplingParams
-from serbench_engine.scheduler import Scheduler
-from serbench_engine.stopping import StopRules
-from serbench_engine.tracked import TrackedRequest
+from serbench_codecs.plan import FAILED_ROW
+from serbench_engine.request import SamplingParams
+from tests.engine.scheduling import EOS, Bench
 from tests.engine.serving import greedy
-
-EOS = 99
-
-
-@dataclass
-class Bench:
-    """A scheduler, a worker's table beside it, and a sampler."""
-
-    num_rows: int = 4
-    max_len: int = 64
-    num_blocks: int = 32
-    budget: int = 16
-    prefix_caching: bool = False
-    looks_ahead: bool = False
-
-    def __post_init__(self) -> None:
-        limits = TableLimits(self.num_rows, self.max_len, 4, self.num_blocks, 100)
-        rules = StopRules(self.num_rows, (EOS,))
-        self.scheduler = Scheduler(
-            limits, rules, max_num_batched_tokens=self.budget, prefix_caching=self.prefix_caching
-        )
-        self.worker = RequestTable(limits)
-        self.finished: dict[str, FinishedRequest] = {}
-        self.plans: list[StepPlan] = []
-        self.next_ids: dict[str, list[int]] = {}
-        self.requests: dict[str, TrackedRequest] = {}
-
-    def add(self, name: str, prompt_len: int, params: SamplingParams | None = None) -> TrackedRequest:
-        params = params or greedy(8)
-        prompt = np.arange(prompt_len, dtype=np.int32) % 50 + 1
-        limit = min(self.max_len, prompt_len + (params.max_tokens or self.max_len))
-        no_ids = np.empty(0, dtype=np.int32)
-        request = TrackedRequest(
-            name, prompt, params, seed=1, stop_ids=no_ids, length_limit=limit, arrival_ns=1, watch=None
-        )
-        self.scheduler.add(request)
-        self.requests[name] = request
-        return request
-
-    def step(self) -> StepPlan | None:
-        """One step with every check on: the plan is valid, the worker's table equals the scheduler's."""
-        scheduler = self.scheduler
-        scheduled = scheduler.schedule(len(self.plans), 0)
-        if scheduled is None:
-            self._take(scheduler.take_ended())
-            return None
-        plan = scheduled.plan
-        plan.validate()
-        assert int(plan.batch_counts.sum()) <= self.budget
-        self.worker.apply(plan)
-        self.worker.check(plan)
-        known = scheduler.table.num_tokens[plan.batch_rows]
-        assert self.worker.digest(plan.batch_rows, known) == scheduler.table.digest(plan.batch_rows, known)
-        self.worker.advance(plan)
-        scheduler.advance(plan)
-        if self.looks_ahead:
-            scheduler.look_ahead(plan)
-        self._check_blocks()
-        names = [scheduler.table.request_ids[row] for row in scheduled.sample_rows]
-        ids = [self.next_ids.get(name, [7]).pop(0) if self.next_ids.get(name) else 7 for name in names]
-        result = StepResult(plan.step, 0, np.array(ids, dtype=np.int32))
-        self._take(scheduler.update(scheduled, result, len(self.plans) + 100).finished)
-        self.plans.append(plan)
-        return plan
-
-    def run(self) -> None:
-        while self.scheduler.has_unfinished:
-            self.step()
-            assert len(self.plans) < 5000
-
-    def _take(self, finished: list[FinishedRequest]) -> None:
-        for one in finished:
-            assert one.request_id not in self.finished, "told twice"
-            self.finished[one.request_id] = one
-
-    def _check_blocks(self) -> None:
-        table = self.scheduler.table
-        live = np.flatnonzero(table.serial)
-        held = [table.block_table[row, : table.num_blocks[row]].tolist() for row in live]
-        flat = [block for blocks in held for block in blocks]
-        if not self.prefix_caching:
-            assert len(flat) == len(set(flat)), "a block belongs to two rows"
-        assert len(set(flat)) + self.scheduler._pool.num_free == self.num_blocks
 
 
 def test_prompts_are_computed_in_chunks_within_the_budget_first_come_first_served() -> None:
@@ -277,41 +187,3 @@ def test_every_request_gets_all_its_tokens_whatever_the_pressure(
         assert ids == expected[name][: len(ids)]
         assert one.finish_reason == "abort" or len(ids) == len(expected[name])
     assert bench.scheduler._pool.num_free == num_blocks
-
-
-@settings(deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 30), st.integers(1, 24), st.integers(1, 24)), min_size=1, max_size=8),
-    st.integers(1, 4),
-    st.integers(12, 40),
-    st.integers(4, 30),
-    st.booleans(),
-    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 7)), max_size=4),
-    st.lists(st.integers(0, 99), max_size=30),
-)
-def test_plans_are_the_same_whether_or_not_it_looks_ahead(
-    arrivals: list[tuple[int, int, int]],
-    num_rows: int,
-    num_blocks: int,
-    budget: int,
-    prefix_caching: bool,
-    aborts: list[tuple[int, int]],
-    ids: list[int],
-) -> None:
-    """Requests that come late, are aborted or stop early take back what was done ahead."""
-    benches = [Bench(num_rows, 64, num_blocks, budget, prefix_caching, looks_ahead) for looks_ahead in (False, True)]
-    for bench in benches:
-        bench.next_ids = {str(i): ids[i:] for i in range(len(arrivals))}
-        for turn in itertools.count():
-            for i, (begin, prompt_len, output_len) in enumerate(arrivals):
-                if turn == begin:
-                    bench.add(str(i), prompt_len, SamplingParams(temperature=0, max_tokens=output_len))
-            for step, which in aborts:
-                if step == turn and str(which) in bench.requests:
-                    bench.scheduler.abort(bench.requests[str(which)])
-            bench.step()
-            if turn > 30 and not bench.scheduler.has_unfinished:
-                break
-    plain, ahead = ([msgspec.msgpack.encode(plan, enc_hook=np.ndarray.tolist) for plan in b.plans] for b in benches)
-    assert plain == ahead
-    assert benches[0].scheduler.cached_tokens == benches[1].scheduler.cached_tokens
