@@ -343,11 +343,16 @@ class Scheduler:
             self._prefixes.publish(plan.batch_rows)
         if not quiet:
             self._end(self._rules.judge(table, rows, ids, starts, now_ns))
-        if self._steady is None and len(rows) == len(self._running) and plan.batch_counts is self._steady_counts:
-            self._steady = SteadyDecode(
-                table, self._pool, self._running, self._steady_counts, self._rules.length_limits
-            )
+        if self._steady is None:
+            self._become_steady(plan)
         return Update(rows, ids, self.take_ended())
+
+    def _become_steady(self, plan: StepPlan) -> None:
+        """Take the fast path from the next step on, if ``plan`` gave every row one token and all of them still run."""
+        if plan.batch_counts is self._steady_counts and not self._freed and len(self._running) == len(plan.batch_rows):
+            self._steady = SteadyDecode(
+                self.table, self._pool, self._running, plan.batch_counts, self._rules.length_limits
+            )
 
     def _append(self, scheduled: Scheduled, result: StepResult) -> tuple[Int32Array, Int32Array, Int32Array]:
         """Append what was sampled for rows that are still the same requests': rows, ids and where they went."""

@@ -1,5 +1,6 @@
 """Drives a Scheduler step by step with no codec and no model: a bench with every check on. It knows no test."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,8 +53,11 @@ class Bench:
         self.requests[name] = request
         return request
 
-    def step(self) -> StepPlan | None:
-        """One step with every check on: the plan is valid, the worker's table equals the scheduler's."""
+    def step(self, aborted: Sequence[TrackedRequest] = ()) -> StepPlan | None:
+        """One step with every check on: the plan is valid, the worker's table equals the scheduler's.
+
+        ``aborted`` are so while the plan is in flight.
+        """
         scheduler = self.scheduler
         scheduled = scheduler.schedule(len(self.plans), 0)
         if scheduled is None:
@@ -70,6 +74,8 @@ class Bench:
         scheduler.advance(plan)
         if self.looks_ahead:
             scheduler.look_ahead(plan)
+        for request in aborted:
+            scheduler.abort(request)
         self._check_blocks()
         names = [scheduler.table.request_ids[row] for row in scheduled.sample_rows]
         ids = [self.next_ids.get(name, [7]).pop(0) if self.next_ids.get(name) else 7 for name in names]

@@ -1,6 +1,7 @@
 """The scheduler alone, against a model that samples at random: order, budget, blocks, preemption, abort, endings."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -104,6 +105,26 @@ def test_abort_works_in_every_state_and_twice() -> None:
     reasons = {name: one.finish_reason for name, one in bench.finished.items()}
     assert reasons == {"waiting": "abort", "prefilling": "abort", "decoding": "abort", "done": "length"}
     assert len(bench.finished["decoding"].output_token_ids) == 2
+
+
+@pytest.mark.parametrize("looks_ahead", [False, True])
+@pytest.mark.parametrize("begin", range(4))
+@pytest.mark.parametrize("aborted", ["a", "b", "c", "ac", "abc"])
+def test_an_abort_while_a_plan_is_in_flight_drops_its_sample_and_harms_nobody(
+    aborted: str, begin: int, looks_ahead: bool
+) -> None:
+    bench = Bench(budget=64, looks_ahead=looks_ahead)
+    requests = {name: bench.add(name, 4, greedy(8)) for name in "abc"}
+    for _ in range(begin):
+        bench.step()
+    bench.step([requests[name] for name in aborted])
+    bench.step()
+    bench.add("late", 4)
+    bench.run()
+    lengths = {name: len(one.output_token_ids) for name, one in bench.finished.items()}
+    assert lengths == {name: begin if name in aborted else 8 for name in ("a", "b", "c", "late")}
+    assert {name for name, one in bench.finished.items() if one.finish_reason == "abort"} == set(aborted)
+    assert bench.scheduler._pool.num_free == bench.num_blocks
 
 
 def test_a_preempted_request_can_be_aborted() -> None:
