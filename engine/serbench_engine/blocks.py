@@ -20,7 +20,7 @@ class BlockPool:
     """Reference-counted blocks. Free ones are handed out least recently used first, and stay findable until then.
 
     A free block that is held again leaves its entry in the queue, which counts as stale: of several entries of a block
-    only the last may be true.
+    only the last may be true. The queue is cleared of them when it has more than two entries a block.
     """
 
     def __init__(self, num_blocks: int) -> None:
@@ -77,6 +77,9 @@ class BlockPool:
         idle = blocks[left == 0] if np.count_nonzero(left) else blocks
         self._free.extend(idle[::-1].tolist())
         self._num_free += len(idle)
+        if len(self._free) > 2 * len(self._references):
+            self._free = deque([self._pop() for _ in range(self._num_free)])
+            self._stale.clear()
 
     def find(self, hashes: list[bytes]) -> list[int]:
         """The blocks of the longest findable prefix of ``hashes``."""

@@ -1,6 +1,7 @@
 """Block pool: conservation, reference counts, least recently used first, what can be found."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -85,6 +86,29 @@ def test_what_taken_blocks_held_is_findable_until_it_is_forgotten() -> None:
     assert pool.find([b"c"]) == [old]
     pool.forget_taken()
     assert pool.find([b"c"]) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_queue_stays_short_and_in_order_however_often_free_blocks_are_held(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    pool, free, held = BlockPool(12), list(range(12)), list[int]()
+    for _ in range(300):
+        some = rng.permutation(free if rng.random() < 0.5 else held)[: rng.integers(1, 6)].tolist()
+        if set(some) <= set(held):
+            pool.release(np.array(some, dtype=np.int32))
+            free += some[::-1]
+            held = [block for block in held if block not in some]
+        elif rng.random() < 0.9:
+            pool.hold(some)
+            held += some
+            free = [block for block in free if block not in some]
+        else:
+            taken = pool.allocate(len(some)).tolist()
+            assert taken == free[: len(some)]
+            held += taken
+            free = free[len(some) :]
+        assert pool.num_free == len(free)
+        assert len(pool._free) <= 2 * 12
 
 
 def test_a_chain_hash_depends_on_all_before_it() -> None:
