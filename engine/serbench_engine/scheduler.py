@@ -46,7 +46,10 @@ class Scheduled(msgspec.Struct, frozen=True, eq=False):
 
 
 class Update(msgspec.Struct, frozen=True, eq=False):
-    """What a result changed: the ids appended (int32[s] each), and the requests that ended since the last one."""
+    """What a result changed: the ids appended (int32[s] each), and the requests that ended since the last one.
+
+    The id of a row that failed is -1 (FAILED_ROW): it was not appended.
+    """
 
     rows: Int32Array
     token_ids: Int32Array
@@ -293,9 +296,10 @@ class Scheduler:
         table = self.table
         request = self._in_row[row]
         assert request is not None
+        num_known = len(request.token_ids)
         request.token_ids = table.token_ids[row, : table.num_tokens[row]].copy()
         request.serial = 0
-        self._rules.leave(row, request)
+        self._rules.leave(row, request, len(request.token_ids) - num_known)
         self._pool.release(table.block_table[row, : table.num_blocks[row]])
         table.serial[row] = 0
         self._in_row[row] = None

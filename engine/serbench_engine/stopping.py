@@ -37,7 +37,8 @@ class StopRules:
         self._watched: dict[int, TrackedRequest] = {}
         self._logging: dict[int, TrackedRequest] = {}
         self._is_watched = np.zeros(num_rows, dtype=np.bool_)
-        self._now_ns = 0
+        self._now_ns = 0  # when the last ids came
+        self._failed_after_ns: dict[int, int] = {}  # per row that failed just now: when the ids before came
 
     def enter(self, row: int, request: TrackedRequest) -> None:
         """A request was admitted to ``row``."""
@@ -52,10 +53,12 @@ class StopRules:
         if request.logprobs is not None:
             self._logging[row] = request
 
-    def leave(self, row: int, request: TrackedRequest) -> None:
-        """It ended or was preempted."""
-        request.first_token_ns = int(self._first_ns[row])
-        request.last_token_ns = self._now_ns if request.first_token_ns else 0
+    def leave(self, row: int, request: TrackedRequest, num_sampled: int) -> None:
+        """It ended or was preempted, after so many tokens in this row."""
+        last_ns = self._failed_after_ns.pop(row, self._now_ns)
+        if num_sampled:
+            request.first_token_ns = int(self._first_ns[row])
+            request.last_token_ns = last_ns
         self._num_heeding -= bool(self._heeds_eos[row])
         self._is_watched[row] = False
         self._watched.pop(row, None)
@@ -63,27 +66,30 @@ class StopRules:
 
     def nobody_stops(self, token_ids: Int32Array, now_ns: int) -> bool:
         """Whether it is plain from the ids alone that no row ends but by its length; rows past their first token."""
-        self._now_ns = now_ns
         if self._watched:
             return False
         endings = self._possible_endings if self._num_heeding else _FAILED
         if len(token_ids) <= FEW:
-            return endings.isdisjoint(token_ids.tolist())
-        return not any(np.count_nonzero(token_ids == one) for one in endings)
+            nobody = endings.isdisjoint(token_ids.tolist())
+        else:
+            nobody = not any(np.count_nonzero(token_ids == one) for one in endings)
+        if nobody:
+            self._now_ns = now_ns
+        return nobody
 
     def judge(
         self, table: RequestTable, rows: Int32Array, token_ids: Int32Array, starts: Int32Array, now_ns: int
     ) -> Endings:
         """The rows that end with ``token_ids`` int32[s], just appended at ``starts`` int32[s]."""
-        self._now_ns = now_ns
-        first = starts == table.num_prompt_tokens[rows]
-        if np.count_nonzero(first):
-            self._first_ns[rows[first]] = now_ns
+        before_ns, self._now_ns = self._now_ns, now_ns
         endings: Endings = []
         failed = token_ids == FAILED_ROW
         if np.count_nonzero(failed):
-            table.num_tokens[rows[failed]] -= 1
-            endings += [(row, "error", None) for row in rows[failed].tolist()]
+            endings += self._take_back(table, rows[failed], before_ns)
+            rows, token_ids, starts = rows[~failed], token_ids[~failed], starts[~failed]
+        first = starts == table.num_prompt_tokens[rows]
+        if np.count_nonzero(first):
+            self._first_ns[rows[first]] = now_ns
         over = starts + 1 >= self.length_limits[rows]
         stopped = self._stopped(rows, token_ids, starts)
         if stopped is not None:
@@ -94,6 +100,12 @@ class StopRules:
             ended = {row for row, _, _ in endings}
             endings += [(row, "length", None) for row in rows[over].tolist() if row not in ended]
         return endings
+
+    def _take_back(self, table: RequestTable, rows: Int32Array, before_ns: int) -> Endings:
+        """What was appended to rows that failed is no token; the ids before came at ``before_ns``."""
+        table.num_tokens[rows] -= 1
+        self._failed_after_ns = dict.fromkeys(rows.tolist(), before_ns)
+        return [(row, "error", None) for row in self._failed_after_ns]
 
     def _stopped(self, rows: Int32Array, token_ids: Int32Array, starts: Int32Array) -> npt.NDArray[np.bool_] | None:
         if not self._num_heeding or not self._eos_token_ids:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serbench_codecs.plan import FAILED_ROW
-from serbench_engine.request import SamplingParams
+from serbench_engine.request import RequestTimes, SamplingParams
 from tests.engine.scheduling import EOS, Bench
 from tests.engine.serving import greedy
 
@@ -171,6 +171,33 @@ def test_times_are_those_of_the_first_and_last_token() -> None:
     bench.run()
     times = bench.finished["a"].times
     assert (times.arrival_ns, times.first_token_ns, times.last_token_ns) == (1, 100, 102)
+
+
+@pytest.mark.parametrize(("ids", "times"), [([], (1, 0, 0)), ([5], (1, 100, 100)), ([5, 6], (1, 100, 101))])
+def test_a_token_that_could_not_be_sampled_has_no_time(ids: list[int], times: tuple[int, int, int]) -> None:
+    bench = Bench(budget=64)
+    bench.next_ids = {"a": [*ids, FAILED_ROW]}
+    bench.add("a", 4)
+    bench.add("b", 4)
+    bench.run()
+    assert bench.finished["a"].times == RequestTimes(*times)
+    assert bench.finished["b"].times == RequestTimes(1, 100, 107)
+
+
+def test_a_request_aborted_before_it_got_a_token_of_its_row_keeps_its_times() -> None:
+    bench = Bench(num_blocks=8, budget=64)
+    bench.add("a", 14, greedy(16))
+    victim = bench.add("b", 14, greedy(16))
+    while not bench.scheduler.preemptions:
+        bench.step()
+    preempted_ns = victim.last_token_ns
+    bench.budget = bench.scheduler._budget = 4  # it comes back in small parts
+    while not victim.serial:
+        bench.step()
+    bench.step()
+    bench.scheduler.abort(victim)
+    bench.run()
+    assert bench.finished["b"].times == RequestTimes(1, 100, preempted_ns)
 
 
 @given(
