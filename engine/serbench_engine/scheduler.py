@@ -335,8 +335,10 @@ class Scheduler:
             raise MalformedPayloadError(f"{len(ids)} ids for {len(rows)} sampled rows")
         plan, table = scheduled.plan, self.table
         steady = self._steady
-        if steady is not None and steady.rows is plan.batch_rows and result.logprobs is None:
+        if steady is not None and steady.rows is plan.batch_rows:
             starts, serials = steady.append(ids), steady.serials
+            if result.logprobs is not None:
+                self._rules.record_logprobs(rows, result.logprobs)
             quiet = not steady.reaches_length and self._rules.nobody_stops(ids, now_ns)
         else:
             self._leave_steady()
@@ -347,6 +349,8 @@ class Scheduler:
             self._prefixes.publish(plan.batch_rows)
         if not quiet:
             self._end(self._rules.judge(table, rows, ids, starts, now_ns))
+        elif self._rules.watched:
+            self._end(self._rules.ask_watches(rows, ids, starts))
         if self._steady is None:
             self._become_steady(plan)
         return Update(rows, ids, self.take_ended())

@@ -3,6 +3,7 @@
 It does not know how rows are freed (the scheduler's business) nor how stop strings are found (an OutputWatch's).
 """
 
+from collections.abc import Collection
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -12,7 +13,7 @@ from serbench_codecs.extent import FEW
 from serbench_codecs.plan import FAILED_ROW, Int32Array, Logprobs
 from serbench_codecs.table import RequestTable
 from serbench_engine.request import FinishReason, Logprob
-from serbench_engine.tracked import TrackedRequest
+from serbench_engine.tracked import OutputWatch, TrackedRequest
 
 Endings: TypeAlias = list[tuple[int, FinishReason, str | int | None]]
 """(row, reason, stop string or id)"""
@@ -23,7 +24,8 @@ _FAILED: Final = frozenset([FAILED_ROW])
 class StopRules:
     """Per row: length limit, whether end-of-text ids end it, its watch and the times of its tokens.
 
-    ``length_limits`` int32[rows]: a row ends when it has so many tokens, prompt included.
+    ``length_limits`` int32[rows]: a row ends when it has so many tokens, prompt included. ``watched``: the rows with a
+    watch.
     """
 
     def __init__(self, num_rows: int, eos_token_ids: tuple[int, ...]) -> None:
@@ -34,9 +36,11 @@ class StopRules:
         self._heeds_eos = np.zeros(num_rows, dtype=np.bool_)
         self._num_heeding = 0
         self._first_ns = np.zeros(num_rows, dtype=np.int64)
-        self._watched: dict[int, TrackedRequest] = {}
+        self.watched: dict[int, OutputWatch] = {}
         self._logging: dict[int, TrackedRequest] = {}
         self._is_watched = np.zeros(num_rows, dtype=np.bool_)
+        self._seen_rows: Int32Array | None = None  # those asked about last
+        self._watches: list[tuple[int, int, OutputWatch]] = []  # of them: place among them, row, watch
         self._now_ns = 0  # when the last ids came
         self._failed_after_ns: dict[int, int] = {}  # per row that failed just now: when the ids before came
 
@@ -48,8 +52,9 @@ class StopRules:
         self._num_heeding += not request.params.ignore_eos
         self._first_ns[row] = request.first_token_ns
         self._is_watched[row] = request.watch is not None
+        self._seen_rows = None
         if request.watch is not None:
-            self._watched[row] = request
+            self.watched[row] = request.watch
         if request.logprobs is not None:
             self._logging[row] = request
 
@@ -61,13 +66,12 @@ class StopRules:
             request.last_token_ns = last_ns
         self._num_heeding -= bool(self._heeds_eos[row])
         self._is_watched[row] = False
-        self._watched.pop(row, None)
+        self._seen_rows = None
+        self.watched.pop(row, None)
         self._logging.pop(row, None)
 
     def nobody_stops(self, token_ids: Int32Array, now_ns: int) -> bool:
-        """Whether it is plain from the ids alone that no row ends but by its length; rows past their first token."""
-        if self._watched:
-            return False
+        """Whether it is plain from the ids alone that no row ends but by its length or watch; all past their first."""
         endings = self._possible_endings if self._num_heeding else _FAILED
         if len(token_ids) <= FEW:
             nobody = endings.isdisjoint(token_ids.tolist())
@@ -94,8 +98,8 @@ class StopRules:
         stopped = self._stopped(rows, token_ids, starts)
         if stopped is not None:
             endings += [(row, "stop", None) for row in rows[stopped].tolist()]
-        if self._watched:
-            endings += self._ask_watches(rows, token_ids, starts, {row for row, _, _ in endings})
+        if self.watched:
+            endings += self.ask_watches(rows, token_ids, starts, {row for row, _, _ in endings})
         if np.count_nonzero(over):
             ended = {row for row, _, _ in endings}
             endings += [(row, "length", None) for row in rows[over].tolist() if row not in ended]
@@ -118,15 +122,21 @@ class StopRules:
         hit &= self._heeds_eos[rows] & (starts >= self._min_length[rows])
         return hit
 
-    def _ask_watches(self, rows: Int32Array, token_ids: Int32Array, starts: Int32Array, ended: set[int]) -> Endings:
+    def ask_watches(
+        self, rows: Int32Array, token_ids: Int32Array, starts: Int32Array, ended: Collection[int] = ()
+    ) -> Endings:
+        """The rows that their watches end with ``token_ids`` int32[s]; those in ``ended`` are not asked."""
+        if self._seen_rows is not rows:
+            self._seen_rows = rows
+            places = np.flatnonzero(self._is_watched[rows])
+            watched = zip(places.tolist(), rows[places].tolist(), strict=True)
+            self._watches = [(place, row, self.watched[row]) for place, row in watched]
         endings: Endings = []
-        for i in np.flatnonzero(self._is_watched[rows]).tolist():
-            row = int(rows[i])
-            watch = self._watched[row].watch
-            if row in ended or watch is None:
+        for place, row, watch in self._watches:
+            if row in ended:
                 continue
-            stop_reason = watch.push(int(token_ids[i]))
-            if stop_reason is not None and starts[i] >= self._min_length[row]:
+            stop_reason = watch.push(int(token_ids[place]))
+            if stop_reason is not None and starts[place] >= self._min_length[row]:
                 endings.append((row, "stop", stop_reason))
         return endings
 

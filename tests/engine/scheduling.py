@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from serbench_codecs.plan import Int32Array, StepPlan, StepResult
+from serbench_codecs.plan import Int32Array, Logprobs, StepPlan, StepResult
 from serbench_codecs.table import RequestTable, TableLimits
 from serbench_engine.request import FinishedRequest, SamplingParams
 from serbench_engine.scheduler import Scheduler
 from serbench_engine.stopping import StopRules
 from serbench_engine.tracked import TrackedRequest
+from serbench_engine.watching import watch_maker
 from tests.engine.serving import greedy
 
 EOS = 99
@@ -46,8 +47,9 @@ class Bench:
     def add_prompt(self, name: str, prompt: Int32Array, params: SamplingParams) -> TrackedRequest:
         limit = min(self.max_len, len(prompt) + (params.max_tokens or self.max_len))
         no_ids = np.empty(0, dtype=np.int32)
+        watch = watch_maker(None)(params)
         request = TrackedRequest(
-            name, prompt, params, seed=1, stop_ids=no_ids, length_limit=limit, arrival_ns=1, watch=None
+            name, prompt, params, seed=1, stop_ids=no_ids, length_limit=limit, arrival_ns=1, watch=watch
         )
         self.scheduler.add(request)
         self.requests[name] = request
@@ -79,7 +81,7 @@ class Bench:
         self._check_blocks()
         names = [scheduler.table.request_ids[row] for row in scheduled.sample_rows]
         ids = [self.next_ids.get(name, [7]).pop(0) if self.next_ids.get(name) else 7 for name in names]
-        result = StepResult(plan.step, 0, np.array(ids, dtype=np.int32))
+        result = StepResult(plan.step, 0, np.array(ids, dtype=np.int32), self._logprobs(names, ids))
         self._take(scheduler.update(scheduled, result, len(self.plans) + 100).finished)
         self.plans.append(plan)
         return plan
@@ -88,6 +90,13 @@ class Bench:
         while self.scheduler.has_unfinished:
             self.step()
             assert len(self.plans) < 5000
+
+    def _logprobs(self, names: list[str], ids: list[int]) -> Logprobs | None:
+        """One entry, the sampled id's, for each request that asks for logprobs."""
+        counts = np.array([self.requests[name].params.logprobs is not None for name in names], dtype=np.int32)
+        entries = np.array(ids, dtype=np.int32)[counts > 0]
+        ones = np.ones(len(entries), dtype=np.int32)
+        return Logprobs(counts, entries, -ones.astype(np.float32), ones) if len(entries) else None
 
     def _take(self, finished: list[FinishedRequest]) -> None:
         for one in finished:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from serbench_codecs.plan import FAILED_ROW
 from serbench_engine.request import RequestTimes, SamplingParams
+from serbench_engine.stopping import StopRules
 from tests.engine.scheduling import EOS, Bench
 from tests.engine.serving import greedy
 
@@ -171,6 +172,31 @@ def test_times_are_those_of_the_first_and_last_token() -> None:
     bench.run()
     times = bench.finished["a"].times
     assert (times.arrival_ns, times.first_token_ns, times.last_token_ns) == (1, 100, 102)
+
+
+def test_what_one_request_asks_for_costs_no_other_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(budget=64)
+    bench.next_ids = {"logged": list(range(10, 30)), "watched": [8, 8, 8, 9, 9, 9, 8, 9, 9]}
+    bench.add("plain", 4, greedy(20))
+    bench.add("logged", 4, SamplingParams(temperature=0, max_tokens=20, logprobs=0))
+    bench.add("watched", 4, SamplingParams(temperature=0, max_tokens=20, stop_token_ids=(8,), min_tokens=5))
+    bench.step()
+    bench.step()
+    steady = bench.scheduler._steady
+    with monkeypatch.context() as patched:
+        patched.setattr(StopRules, "judge", None)  # looks at all rows
+        for _ in range(4):
+            bench.step()
+            assert bench.scheduler._steady is steady is not None
+        bench.step()
+    assert bench.finished["watched"].output_token_ids.tolist() == [8, 8, 8, 9, 9, 9, 8]
+    assert (bench.finished["watched"].finish_reason, bench.finished["watched"].stop_reason) == ("stop", 8)
+    assert bench.finished["watched"].times == RequestTimes(1, 100, 106)
+    bench.run()
+    logged = bench.finished["logged"].logprobs
+    assert logged is not None
+    assert [list(entries) for entries in logged] == [[i] for i in range(10, 30)]
+    assert bench.finished["plain"].logprobs is None
 
 
 @pytest.mark.parametrize(("ids", "times"), [([], (1, 0, 0)), ([5], (1, 100, 100)), ([5, 6], (1, 100, 101))])
