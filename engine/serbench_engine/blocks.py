@@ -30,6 +30,8 @@ class BlockPool:
         self._num_free = num_blocks
         self._block_of: dict[bytes, int] = {}
         self._hash_of: dict[int, bytes] = {}
+        self._watched: frozenset[bytes] = frozenset()
+        self.watched_changed = False  # cleared by whoever looks
         self._to_forget: list[int] = []  # of the blocks that were taken last, those that are still findable
 
     @property
@@ -60,7 +62,9 @@ class BlockPool:
     def forget_taken(self) -> None:
         """What the blocks taken last held can't be found any more: they are to be written."""
         for block in self._to_forget:
-            del self._block_of[self._hash_of.pop(block)]
+            content = self._hash_of.pop(block)
+            del self._block_of[content]
+            self.watched_changed |= content in self._watched
         self._to_forget = []
 
     def put_back(self, blocks: Int32Array) -> None:
@@ -109,11 +113,17 @@ class BlockPool:
             if content not in self._block_of and block not in self._hash_of:
                 self._block_of[content] = block
                 self._hash_of[block] = content
+                self.watched_changed |= content in self._watched
 
     def forget_all(self) -> None:
         """Nothing can be found any more (a recovery: nobody knows what the workers wrote)."""
         self._block_of.clear()
         self._hash_of.clear()
+        self.watched_changed = True
+
+    def watch(self, contents: frozenset[bytes]) -> None:
+        """From now on ``watched_changed`` is set when one of ``contents`` becomes findable, or is so no longer."""
+        self._watched = contents
 
     def _pop(self) -> int:
         """The next free block, past stale entries."""

@@ -34,10 +34,23 @@ class PrefixCache:
         self._size = table.limits.block_size
         self._num_published = np.zeros(table.limits.max_num_seqs, dtype=np.int32)
         self._filled: list[Filled] | None = None  # by the step that runs, if that was looked up already
+        self._watched: tuple[TrackedRequest, int] | None = None
 
     def find(self, request: TrackedRequest) -> list[int]:
         """The findable blocks that a request begins with. At least one token is left to compute, for its logits."""
         return self._pool.find(self._prompt_hashes(request))
+
+    def watch(self, request: TrackedRequest) -> None:
+        """From now on ``watched_changed`` tells whether what ``find`` says of this request may have changed."""
+        watched = request, len(request.token_ids)
+        if watched != self._watched:  # no token of a request changes
+            self._watched = watched
+            self._pool.watch(frozenset(self._prompt_hashes(request)))
+        self._pool.watched_changed = False
+
+    @property
+    def watched_changed(self) -> bool:
+        return self._pool.watched_changed
 
     def enter(self, row: int, num_found: int) -> None:
         """A request was admitted to ``row`` with so many found blocks."""

@@ -4,9 +4,6 @@ It does not know codecs, transports or the model; it reads no clock. A steady de
 run over events only (admissions, endings, preemptions, blocks that fill up).
 """
 
-from collections import deque
-from collections.abc import Iterator
-
 import msgspec
 import numpy as np
 
@@ -15,22 +12,22 @@ from serbench_codecs.plan import (
     NO_ADMISSIONS,
     NO_ROWS,
     NO_WRITES,
-    SAMPLING_DTYPE,
     Admissions,
     Int32Array,
     Int64Array,
-    Ragged,
     StepPlan,
     StepResult,
     Writes,
 )
 from serbench_codecs.table import RequestTable, TableLimits
+from serbench_engine.admitting import Taken, admissions_of
 from serbench_engine.blocks import BlockPool
 from serbench_engine.prefixes import PrefixCache
 from serbench_engine.request import FinishedRequest, FinishReason
 from serbench_engine.steady import SteadyDecode
 from serbench_engine.stopping import Endings, StopRules, keep_logprobs
 from serbench_engine.tracked import TrackedRequest
+from serbench_engine.waitlist import WaitList
 
 
 class Scheduled(msgspec.Struct, frozen=True, eq=False):
@@ -84,7 +81,8 @@ class Scheduler:
         self._rules = rules
         self._budget = max_num_batched_tokens
         self._pool = BlockPool(limits.num_blocks)
-        self._waiting: deque[TrackedRequest] = deque()
+        self._waiting = WaitList(max_num_batched_tokens)
+        self._held_back: TrackedRequest | None = None  # the first in the queue, when it did not fit
         self._in_row: list[TrackedRequest | None] = [None] * limits.max_num_seqs
         self._prefixes = PrefixCache(self.table, self._pool, self._in_row) if prefix_caching else None
         self._free_rows = list(range(limits.max_num_seqs))[::-1]
@@ -100,7 +98,7 @@ class Scheduler:
     @property
     def has_unfinished(self) -> bool:
         """Whether a request waits or runs, or an ended one has not been told yet."""
-        return bool(self._waiting or len(self._running) or self._ended)
+        return bool(self._waiting.requests or len(self._running) or self._ended)
 
     @property
     def num_running(self) -> int:
@@ -108,11 +106,11 @@ class Scheduler:
 
     @property
     def num_waiting(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting.requests)
 
     def add(self, request: TrackedRequest) -> None:
         """Put a request, already checked against the limits, at the end of the queue."""
-        self._waiting.append(request)
+        self._waiting.add(request)
 
     def abort(self, request: TrackedRequest) -> None:
         """End a request in whatever state; nothing happens to one that has ended."""
@@ -120,7 +118,7 @@ class Scheduler:
             row = self._in_row.index(request)
             self._end_row(row, "abort", None)
             self._running = self._running[self._running != row]
-        elif request in self._waiting:
+        elif request in self._waiting.requests:
             self._waiting.remove(request)
             self._ended.append(request.finished("abort", None))
 
@@ -134,30 +132,36 @@ class Scheduler:
     def schedule(self, step: int, epoch: int) -> Scheduled | None:
         """The next step, or None when nothing can run. The table is changed as the plan says, and not yet advanced."""
         steady = self._steady
-        if steady is not None and not (self._waiting and self._free_rows):
-            blocks = steady.grow()
-            if blocks is not None:
-                rows, tokens = steady.rows, self._known_tokens()
-                plan = StepPlan(step, epoch, NO_ROWS, NO_ADMISSIONS, blocks, tokens, rows, steady.counts)
-                return Scheduled(plan, rows, steady.serials, len(rows))
-        self._leave_steady()
-        return self._schedule_any(step, epoch)
+        if steady is None or (blocks := steady.grow()) is None:
+            return self._schedule_any(step, epoch)
+        rows, tokens = steady.rows, self._known_tokens()
+        if self._free_rows and self._waiting.requests and self._may_fit():
+            admitted, more = self._admit(self._budget - len(rows))
+            if len(more):
+                return self._scheduled(step, epoch, admitted, blocks, tokens, np.concatenate([steady.counts, more]))
+        plan = StepPlan(step, epoch, NO_ROWS, NO_ADMISSIONS, blocks, tokens, rows, steady.counts)
+        return Scheduled(plan, rows, steady.serials, len(rows))
 
     def _schedule_any(self, step: int, epoch: int) -> Scheduled | None:
-        table = self.table
+        self._leave_steady()
         before = self.preemptions
         counts, needed = self._fit_blocks(self._count_tokens())
         blocks = self._grow(needed)
         tokens = self._known_tokens()
         admitted = NO_ADMISSIONS
-        if self._waiting and self._free_rows and self.preemptions == before:
+        if self.preemptions == before:
             admitted, more = self._admit(self._budget - int(counts.sum()))
             if len(more):
-                self._running = np.concatenate([self._running, admitted.rows])
                 counts = np.concatenate([counts, more])
-        rows = self._running
-        if not len(rows):
+        if not len(counts):
             return None
+        return self._scheduled(step, epoch, admitted, blocks, tokens, counts)
+
+    def _scheduled(
+        self, step: int, epoch: int, admitted: Admissions, blocks: Writes, tokens: Writes, counts: Int32Array
+    ) -> Scheduled:
+        """The plan of any step: ``counts`` int32[running]."""
+        rows, table = self._running, self.table
         if np.count_nonzero(counts) < len(counts):
             rows, counts = rows[counts > 0], counts[counts > 0]
         freed = np.array(self._freed, dtype=np.int32) if self._freed else NO_ROWS
@@ -176,16 +180,7 @@ class Scheduler:
         if self._steady is not None:
             self._steady.look_ahead()
         if self._prefixes is not None:
-            self._prefixes.look_ahead(plan.batch_rows, self._next_in_queue())
-
-    def _next_in_queue(self) -> Iterator[TrackedRequest]:
-        """The requests that one step's budget can admit at most."""
-        budget = self._budget
-        for request in self._waiting:
-            if budget <= 0:
-                return
-            budget -= len(request.token_ids)
-            yield request
+            self._prefixes.look_ahead(plan.batch_rows, self._waiting.come_near())
 
     def _leave_steady(self) -> None:
         if self._steady is not None:
@@ -244,30 +239,48 @@ class Scheduler:
     # --- admission and preemption -----------------------------------------------------------------------------
 
     def _admit(self, budget: int) -> tuple[Admissions, Int32Array]:
-        """Admit from the head of the queue while rows, blocks and budget last; how many tokens each computes."""
-        taken: list[tuple[int, TrackedRequest, Int32Array, int]] = []
+        """Make the first of the queue run while rows, blocks and budget last; how many tokens each computes."""
+        taken: list[Taken] = []
         counts: list[int] = []
-        while self._waiting and self._free_rows and budget > 0:
-            request = self._waiting[0]
+        while self._waiting.requests and self._free_rows and budget > 0:
+            request = self._waiting.requests[0]
             found = [] if self._prefixes is None else self._prefixes.find(request)
             computed = len(found) * self._limits.block_size
             count = min(len(request.token_ids) - computed, budget)
             new = -(-(computed + count) // self._limits.block_size) - len(found)
             if new > self._pool.num_free - self._pool.count_idle(found):
+                self._hold_back(request)
                 break
-            self._waiting.popleft()
+            self._waiting.take_first()
             self._pool.hold(found)
             blocks = self._pool.allocate(new)
             if found:
                 blocks = np.concatenate([np.array(found, dtype=np.int32), blocks])
-            taken.append((self._enter_row(request, len(found)), request, blocks, computed))
+            taken.append(Taken(self._enter_row(request, len(found)), request, blocks, computed))
             counts.append(count)
             budget -= count
         if not taken:
             return NO_ADMISSIONS, NO_ROWS
-        admitted = _admissions(taken)
+        self._leave_steady()
+        admitted = admissions_of(taken)
         self.table.admit(admitted)
+        self._running = np.concatenate([self._running, admitted.rows])
         return admitted, np.array(counts, dtype=np.int32)
+
+    def _hold_back(self, request: TrackedRequest) -> None:
+        """Remember that the first in the queue does not fit, for the steps of a steady decode (``_may_fit``)."""
+        self._held_back = request
+        if self._prefixes is not None:
+            self._prefixes.watch(request)
+
+    def _may_fit(self) -> bool:
+        """Whether the first in the queue is another one than was held back, or what is found of it changed since.
+
+        Nothing else makes room while a decode is steady: it takes blocks, and leaves no less of the budget than then.
+        """
+        if self._waiting.requests[0] is not self._held_back:
+            return True
+        return self._prefixes is not None and self._prefixes.watched_changed
 
     def _enter_row(self, request: TrackedRequest, num_found: int) -> int:
         row = self._free_rows.pop()
@@ -287,7 +300,7 @@ class Scheduler:
         request = self._leave_row(row)
         request.num_preemptions += 1
         self.preemptions += 1
-        self._waiting.appendleft(request)
+        self._waiting.add_first(request)
         self._running = self._running[:-1]
 
     def _leave_row(self, row: int) -> TrackedRequest:
@@ -381,18 +394,3 @@ class Scheduler:
         for row, reason, stop_reason in endings:
             self._end_row(row, reason, stop_reason)
         self._running = self._running[self.table.serial[self._running] != 0]
-
-
-def _admissions(taken: list[tuple[int, TrackedRequest, Int32Array, int]]) -> Admissions:
-    requests = [request for _, request, _, _ in taken]
-    return Admissions(
-        rows=np.array([row for row, _, _, _ in taken], dtype=np.int32),
-        serials=np.array([request.serial for request in requests], dtype=np.int64),
-        request_ids=[request.request_id for request in requests],
-        num_prompt_tokens=np.array([request.num_prompt_tokens for request in requests], dtype=np.int32),
-        num_computed_tokens=np.array([computed for _, _, _, computed in taken], dtype=np.int32),
-        token_ids=Ragged.of([request.token_ids for request in requests]),
-        block_ids=Ragged.of([blocks for _, _, blocks, _ in taken]),
-        sampling=np.frombuffer(b"".join([request.sampling.tobytes() for request in requests]), SAMPLING_DTYPE),
-        stop_ids=Ragged.of([request.stop_ids for request in requests]),
-    )

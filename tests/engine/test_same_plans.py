@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serbench_engine.request import SamplingParams
+from serbench_engine.scheduler import Scheduler
 from tests.engine.scheduling import Bench
 from tests.engine.serving import greedy
 
@@ -18,12 +19,12 @@ def written(bench: Bench) -> list[bytes]:
     return [msgspec.msgpack.encode(plan, enc_hook=np.ndarray.tolist) for plan in bench.plans]
 
 
-def crowd(seed: int, *, looks_ahead: bool) -> Bench:
-    """Serve requests of very few contents with prefix caching, in too few blocks: drawn from ``seed``."""
+def crowd(seed: int, *, looks_ahead: bool = False, prefix_caching: bool = True) -> Bench:
+    """Serve requests of very few contents in too few blocks: drawn from ``seed``."""
     rng = np.random.default_rng(seed)
     size, budget, vocab = (int(rng.choice(some)) for some in ([1, 4], [16], [1, 2]))
     num_blocks = 32 // size * int(rng.integers(1, 4)) + int(rng.integers(0, 3))
-    bench = Bench(int(rng.choice([2, 3, 6])), 32, num_blocks, budget, True, looks_ahead, size)
+    bench = Bench(int(rng.choice([2, 3, 6])), 32, num_blocks, budget, prefix_caching, looks_ahead, size)
     num_requests, added = int(rng.integers(5, 20)), 0
     while added < num_requests or bench.scheduler.has_unfinished:
         while added < num_requests and rng.random() < 0.3:
@@ -39,6 +40,18 @@ def crowd(seed: int, *, looks_ahead: bool) -> Bench:
 def test_plans_are_the_same_looking_ahead_where_many_blocks_hold_the_same(seed: int) -> None:
     """What the running step publishes may be what a block taken ahead holds."""
     assert written(crowd(seed, looks_ahead=False)) == written(crowd(seed, looks_ahead=True))
+
+
+@pytest.mark.parametrize("prefix_caching", [False, True])
+@pytest.mark.parametrize("seed", range(60))
+def test_plans_are_the_same_whether_or_not_the_queue_is_looked_at_in_vain(
+    seed: int, prefix_caching: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans = written(crowd(seed, looks_ahead=True, prefix_caching=prefix_caching))
+    monkeypatch.setattr(Scheduler, "_may_fit", lambda self: True)
+    assert plans == written(crowd(seed, looks_ahead=True, prefix_caching=prefix_caching))
+    monkeypatch.setattr(Scheduler, "_become_steady", lambda self, plan: None)
+    assert plans == written(crowd(seed, prefix_caching=prefix_caching))
 
 
 @settings(deadline=None)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from serbench_codecs.plan import FAILED_ROW
 from serbench_engine.request import RequestTimes, SamplingParams
+from serbench_engine.scheduler import Scheduler
 from serbench_engine.stopping import StopRules
 from tests.engine.scheduling import EOS, Bench
 from tests.engine.serving import greedy
@@ -172,6 +173,70 @@ def test_times_are_those_of_the_first_and_last_token() -> None:
     bench.run()
     times = bench.finished["a"].times
     assert (times.arrival_ns, times.first_token_ns, times.last_token_ns) == (1, 100, 102)
+
+
+@pytest.mark.parametrize("prefix_caching", [False, True])
+def test_a_queue_whose_first_lacks_blocks_is_looked_at_again_only_when_that_may_have_changed(
+    prefix_caching: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(num_blocks=14, budget=64, prefix_caching=prefix_caching, looks_ahead=True)
+    for name in "ab":
+        bench.add(name, 4, greedy(20))
+    bench.step()
+    large = bench.add("large", 50)
+    bench.step()
+    bench.step()
+    steady = bench.scheduler._steady
+    with monkeypatch.context() as patched:
+        patched.setattr(Scheduler, "_admit", None)
+        for _ in range(3):
+            bench.add(f"behind {len(bench.plans)}", 4, greedy(1))
+            bench.step()
+            assert bench.scheduler._steady is steady is not None
+    bench.scheduler.abort(large)
+    plan = bench.step()
+    assert plan is not None
+    assert plan.admitted.request_ids == ["behind 3", "behind 4"]  # as many as there are rows
+    bench.run()
+    assert bench.finished["behind 5"].finish_reason == "length"
+
+
+def _counting(bench: Bench, name: str, prompt_len: int, output_len: int, begin: int = 1) -> None:
+    """Add a request that counts on from ``begin``, prompt and output."""
+    numbers = np.arange(begin, begin + prompt_len + output_len, dtype=np.int32)
+    bench.next_ids[name] = numbers[prompt_len:].tolist()
+    bench.add_prompt(name, numbers[:prompt_len], greedy(output_len))
+
+
+def test_a_request_that_lacks_blocks_is_admitted_when_a_running_one_writes_the_block_that_it_begins_with() -> None:
+    bench = Bench(num_rows=6, num_blocks=6, budget=64, prefix_caching=True)
+    _counting(bench, "first", 4, 1)  # its block 0 is the one that is found, until "both" grows into it
+    _counting(bench, "both", 8, 8)  # of its blocks only block 1 is found
+    _counting(bench, "slow", 2, 8)  # writes block 0 again
+    _counting(bench, "else 1", 2, 2, begin=50)
+    _counting(bench, "else 2", 2, 2, begin=60)
+    bench.step()
+    bench.step()
+    _counting(bench, "late", 9, 1)
+    held, admitting = bench.step(), bench.step()
+    assert held is not None
+    assert admitting is not None
+    assert held.admitted.request_ids == []
+    assert admitting.admitted.request_ids == ["late"]
+    assert admitting.admitted.num_computed_tokens.tolist() == [8]
+
+
+def test_a_long_request_is_admitted_when_it_needs_fewer_blocks_at_first_because_less_of_it_is_found() -> None:
+    bench = Bench(num_blocks=5, budget=13, prefix_caching=True)
+    _counting(bench, "first", 4, 1)
+    _counting(bench, "both", 8, 2)
+    _counting(bench, "other", 1, 8, begin=50)  # grows into the block of "first" in step 4
+    bench.step()
+    bench.step()
+    _counting(bench, "long", 20, 1)
+    plans = [bench.step() for _ in range(3)]
+    admitted = [plan.admitted.num_computed_tokens.tolist() for plan in plans if plan is not None]
+    assert admitted == [[], [], [0]]
 
 
 def test_what_one_request_asks_for_costs_no_other_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
