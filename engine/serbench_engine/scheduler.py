@@ -242,6 +242,7 @@ class Scheduler:
         """Make the first of the queue run while rows, blocks and budget last; how many tokens each computes."""
         taken: list[Taken] = []
         counts: list[int] = []
+        self._held_back = None
         while self._waiting.requests and self._free_rows and budget > 0:
             request = self._waiting.requests[0]
             found = [] if self._prefixes is None else self._prefixes.find(request)
