@@ -98,6 +98,11 @@ class ColumnarEncoder:
         return b"".join([_HEAD.pack(plan.step, len(plan.blocks), plan.epoch, flags | kind), *sections, *batch])
 
     def _pack_blocks(self, blocks: Writes) -> tuple[int, bytes]:
+        num_writes = len(blocks.rows)
+        if len(blocks.values) == num_writes <= _FEW and self._forecast.append(
+            blocks.rows.tolist(), blocks.starts.tolist()
+        ):
+            return APPEND_ONE, blocks.rows.tobytes() + blocks.values.tobytes()
         rows, starts = blocks.rows.astype(np.intp), blocks.starts
         held = self._forecast.next_blocks(rows)
         are_next = held.tobytes() == starts.tobytes()
@@ -197,8 +202,11 @@ class ColumnarDecoder:
 
     def _blocks(self, reader: ColumnReader, num_writes: int, kind: int) -> Writes:
         rows = reader.take_int32(num_writes)
-        index = rows.astype(np.intp)
         one_each = kind == APPEND_ONE
+        if one_each and num_writes <= _FEW:
+            starts = np.array(self._forecast.append_next(rows.tolist()), INT32)
+            return Writes(rows, starts, self._ones[:num_writes], reader.take_int32(num_writes))
+        index = rows.astype(np.intp)
         counts = self._ones[:num_writes] if one_each else reader.take_int32(num_writes)
         held = self._forecast.next_blocks(index)
         starts = reader.take_int32(num_writes) if kind == POSITIONAL else held

@@ -23,17 +23,21 @@ class Forecast:
         self.rows: Int32Array = NO_ROWS
         self.counts: Int32Array = NO_ROWS
         self._num_blocks: Int32Array = np.zeros(limits.max_num_seqs, dtype=np.int32)
-        self._held = self._num_blocks.data  # the same, for one row: a Python number, and quicker
         self._left = np.zeros(limits.max_num_seqs, dtype=np.int32)  # tokens that the next step could compute
+        # The same two, for one row: a Python number, and quicker.
+        self._held, self._to_compute = self._num_blocks.data, self._left.data
         self._index = NO_ROWS.astype(np.intp)  # ``rows``, as numpy indexes
         self._next_index = self._index  # and those that ``batch`` told last
         self._steady = False  # every row of the batch computes its only token: the next step changes nothing here
 
     def admit(self, admitted: Admissions) -> None:
         """Note how many blocks and uncomputed tokens the admitted rows have."""
-        rows = admitted.rows.astype(np.intp)
-        self._num_blocks[rows] = admitted.block_ids.lengths
-        self._left[rows] = admitted.token_ids.lengths - admitted.num_computed_tokens
+        held, to_compute = self._held, self._to_compute
+        tokens, blocks = admitted.token_ids.offsets.tolist(), admitted.block_ids.offsets.tolist()
+        computed = admitted.num_computed_tokens.tolist()
+        for i, row in enumerate(admitted.rows.tolist()):
+            held[row] = blocks[i + 1] - blocks[i]
+            to_compute[row] = tokens[i + 1] - tokens[i] - computed[i]
         self._steady = False
 
     def next_blocks(self, rows: npt.NDArray[np.intp]) -> Int32Array:
@@ -78,10 +82,10 @@ class Forecast:
             stays = np.ones(len(self._left), dtype=np.bool_)
             stays[freed] = False
             index = index[stays[index]]
-            rows = index.astype(np.int32)
         if len(admitted.rows):
-            rows = np.concatenate([rows, admitted.rows])
-            index = rows.astype(np.intp)
+            index = np.concatenate([index, admitted.rows])
+        if index is not self._index:
+            rows = index.astype(np.int32)
         self._next_index = index
         return rows, self._left[index]
 

@@ -45,12 +45,12 @@ class ColumnReader:
         return self.take(INT32, count) if count else NO_ROWS
 
     def take_strings(self, ends: list[int]) -> list[str]:
-        """UTF-8 strings that follow one another; ``ends``: where each ends, counted from here.
+        """UTF-8 strings that follow one another; ``ends``: where each ends, counted from here; at least one.
 
         Raises:
             ValueError: there are fewer bytes, or they are no UTF-8.
         """
-        joined = self.take(BYTE, ends[-1] if ends else 0).tobytes()
+        joined = self.take(BYTE, ends[-1]).tobytes()
         return [joined[begin:end].decode() for begin, end in pairwise([0, *ends])]
 
     def take_count(self) -> int:
@@ -100,20 +100,22 @@ def take_admissions(reader: ColumnReader) -> Admissions:
         ValueError: it didn't pack these.
     """
     n = reader.take_count()
-    columns = reader.take_int32(7 * n).reshape(7, n)
-    offsets = np.zeros((3, n + 1), dtype=np.int32)
-    offsets[:, 1:] = columns[4:]
+    if n < 1:
+        raise ValueError(f"{n} admissions")
+    columns = reader.take_int32(7 * n)
     serials, sampling = reader.take(INT64, n), reader.take(SAMPLING_DTYPE, n)
-    request_ids = reader.take_strings(columns[3].tolist())
-    token_ids, block_ids, stop_ids = (Ragged(one, reader.take_int32(one.item(-1))) for one in offsets)
+    request_ids = reader.take_strings(columns[3 * n : 4 * n].tolist())
+    ends = columns[4 * n :].tolist()
+    tokens, blocks, stops = ends[:n], ends[n : 2 * n], ends[2 * n :]
+    offsets = np.array((0, *tokens, 0, *blocks, 0, *stops), INT32)
     return Admissions(
-        rows=columns[0],
+        rows=columns[:n],
         serials=serials,
         request_ids=request_ids,
-        num_prompt_tokens=columns[1],
-        num_computed_tokens=columns[2],
-        token_ids=token_ids,
-        block_ids=block_ids,
+        num_prompt_tokens=columns[n : 2 * n],
+        num_computed_tokens=columns[2 * n : 3 * n],
+        token_ids=Ragged(offsets[: n + 1], reader.take_int32(tokens[-1])),
+        block_ids=Ragged(offsets[n + 1 : 2 * n + 2], reader.take_int32(blocks[-1])),
         sampling=sampling,
-        stop_ids=stop_ids,
+        stop_ids=Ragged(offsets[2 * n + 2 :], reader.take_int32(stops[-1])),
     )
