@@ -46,17 +46,18 @@ def compiled_library(sources: Sequence[Source], macros: Mapping[str, int], targe
         raise NativeError(f"{SWITCH}=0 turns them off")
     compiler = _compiler()
     defines = [f"-D{name}={value}" for name, value in macros.items()]
-    paths = [str(SOURCES / source) for source in sources]
-    arguments = [*FLAGS, *([target] if target else _for_this_cpu()), *defines, *paths, *_threads_of_torch()]
+    options = [*FLAGS, *([target] if target else _for_this_cpu()), *defines]
+    threads = [*_threads_of_torch()]
 
     def fill(folder: Path) -> None:
-        _compile([*compiler, *arguments, "-o", str(folder / _LIBRARY)], folder)
+        paths = [str(SOURCES / source) for source in sources]
+        _compile([*compiler, *options, *paths, *threads, "-o", str(folder / _LIBRARY)], folder)
         if not os.path.exists(folder / _LIBRARY):
             raise NativeError(f"{shlex.join(compiler)} wrote no library")
         (folder / _DIGEST).write_text(_digest(folder))
 
     try:
-        return made_once(f"kernels-{_key(compiler, arguments)}", fill, _is_whole) / _LIBRARY
+        return made_once(f"kernels-{_key(compiler, [*options, *sources, *threads])}", fill, _is_whole) / _LIBRARY
     except ModelError as error:  # the cache's own
         raise NativeError(str(error)) from None
 
@@ -108,7 +109,7 @@ def _threads_of_torch() -> Iterator[str]:
 
 
 def _key(compiler: list[str], arguments: list[str]) -> str:
-    """Changes with the sources, the compiler, what it is told, and the CPU."""
+    """Changes with the sources, wherever they lie, the compiler, what it is told, and the CPU."""
     digest = hashlib.sha256()
     for file in sorted(SOURCES.iterdir()):
         if file.suffix in (".cpp", ".h"):

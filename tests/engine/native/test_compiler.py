@@ -71,6 +71,18 @@ def test_a_compiler_may_be_named_with_words_before_and_after_it(
     assert native_status() == "no C++ compiler: CXX names 'g++, which is not there"
 
 
+@needs_compiler
+def test_the_same_sources_in_another_place_are_not_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = compiled_library(["rows.cpp"], {"DTYPE": 0})
+    elsewhere = shutil.copytree(compiler.SOURCES, tmp_path / "sources")
+    monkeypatch.setattr(compiler, "SOURCES", elsewhere)
+    assert compiled_library(["rows.cpp"], {"DTYPE": 0}) == compiled
+    (elsewhere / "rows.cpp").write_text((elsewhere / "rows.cpp").read_text() + "\n")
+    assert compiled_library(["rows.cpp"], {"DTYPE": 0}) != compiled
+
+
 def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use("echo 'In file x.h' >&2; echo 'x.h:1: error: no such header' >&2; exit 1", tmp_path, monkeypatch)
     assert native_status().endswith("fake-c++ failed: x.h:1: error: no such header")
