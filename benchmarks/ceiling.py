@@ -27,6 +27,7 @@ from serbench.prepared import Prepared
 from serbench.results import Repeat
 from serbench.stats import judge
 from serbench.workload.spec import LengthRange, Synthetic
+from serbench_engine.models.simulated_spec import is_simulated
 
 
 class Contender:
@@ -71,7 +72,7 @@ def take_turns(contenders: Sequence[Passing], repeats: int) -> None:
 @click.option(
     "--codec", "codecs", type=Names(), default="columnar,pickle", show_default=True, help="Under the ceiling."
 )
-@click.option("--num-prompts", type=ranges.ROWS, default=256, show_default=True)
+@click.option("--num-prompts", type=ranges.REQUESTS, default=256, show_default=True)
 @click.option("--input-len", type=ranges.CONTEXTS, default=512, show_default=True)
 @click.option("--output-len", type=ranges.CONTEXTS, default=64, show_default=True)
 @click.option("--repeats", type=ranges.PASSES, default=12, show_default=True, help="Passes of each.")
@@ -82,6 +83,8 @@ def main(model: str, codecs: tuple[str, ...], num_prompts: int, input_len: int, 
         input_len=LengthRange(input_len, input_len),
         output_len=LengthRange(output_len, output_len),
     )
+    if not is_simulated(model):
+        raise click.UsageError(f"--model {model}: it must be a simulated one, as sim:step=2ms")
     base = Experiment(model=model, workload=workload, codec="none", executor="inproc", repeats=repeats)
     others = [Experiment(model=model, workload=workload, codec=codec, repeats=repeats) for codec in codecs]
     contenders: list[Contender] = []

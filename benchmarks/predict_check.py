@@ -25,6 +25,7 @@ from typing import Final, Literal
 import click
 import msgspec
 
+from benchmarks.peers.script import Script
 from serbench.cli import ranges
 from serbench.cli.comma_separated import Names, Numbers
 from serbench.cli.predict import model_time
@@ -171,7 +172,7 @@ def _run(repeat: Repeat, model: ModelTime) -> Done:
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
-@click.command()
+@click.command(cls=Script)
 @click.option("--codec", "codecs", type=Names(), default="pickle,columnar", show_default=True, help="One or more.")
 @click.option("--batch", "batches", type=Numbers(ranges.ROWS), default="16,256", show_default=True, help="Requests.")
 @click.option("--context", "contexts", type=Numbers(ranges.CONTEXTS), default="512", show_default=True)

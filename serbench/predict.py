@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from serbench.comparison import compare_runs, run_warnings
-from serbench.errors import ResultsError
+from serbench.errors import ExperimentError, ResultsError
 from serbench.experiment import Experiment
 from serbench.hostpath import HostCell, Hostpath, HostpathSpec, Shape
 from serbench.noise import load_warning
@@ -30,6 +30,11 @@ up to this time: a pass beside a longer one would take too long."""
 
 _PASS_US: Final = 500_000.0  # what a pass takes, about
 _STEPS: Final = (16, 128)  # that it has at least and at most
+
+_TAKING_TURNS: Final = (
+    "several workers has them take turns in one process, so that the others' model time would count as the host's; use "
+    "executor mp, or one worker"
+)
 
 StepTime: TypeAlias = Callable[[float, float], float]
 """The time of a step from that of the host and that of the model, all in µs."""
@@ -95,6 +100,8 @@ def host_spec(model: ModelTime, codecs: tuple[str, ...], shape: Shape, base: Exp
     Raises:
         ExperimentError: nothing to measure, or a number out of range.
     """
+    if base.executor == "inproc" and base.workers > 1:
+        raise ExperimentError(f"--executor inproc with {_TAKING_TURNS}")
     model_us = model.us(shape.batch)
     beside = msgspec.structs.replace(base, model=host_model(model_us))
     return HostpathSpec(codecs=codecs, shapes=(shape,), base=beside, steps=host_steps(model_us))
@@ -188,6 +195,8 @@ def _check_predictable(run: Run) -> None:
         raise ResultsError(f"{run.id} has no repeats, so there are no host times to predict from")
     if not all(repeat.output_tokens for repeat in run.repeats):
         raise ResultsError(f"{run.id}: a repeat produced no tokens, so there is no throughput to predict")
+    if run.spec.executor == "inproc" and run.spec.workers > 1:
+        raise ResultsError(f"{run.id}: executor inproc with {_TAKING_TURNS}")
     if run.spec.arrivals.kind != "together":
         raise ResultsError(f"{run.id}: its requests came in their own time, which no faster engine can change")
 

@@ -41,7 +41,7 @@ def test_help_is_a_page(name: str) -> None:
     [
         (benchmarks.transport_roundtrip.main, ["--rounds", "many"], "'many' is not a valid integer"),
         (benchmarks.transport_roundtrip.main, ["--rounds", "20"], "--rounds 20 in --turns 3 leaves no round"),
-        (benchmarks.ceiling.main, ["--model", "nonsense"], "there is no model 'nonsense'"),
+        (benchmarks.ceiling.main, ["--model", "nonsense"], "--model nonsense: it must be a simulated one"),
         (benchmarks.ceiling.main, ["--codec", "detla"], "no codec 'detla'"),
         (benchmarks.codec_cost.main, ["detla"], "no codec 'detla'"),
         (benchmarks.codec_cost.main, ["--steps", "0"], "--steps"),

@@ -69,10 +69,11 @@ def preloaded() -> str:
     """tcmalloc (Debian: libtcmalloc-minimal4) and Intel's OpenMP from vLLM's environment.
 
     Raises:
-        click.ClickException: either is missing.
+        click.ClickException: either is missing, or vLLM is.
     """
     known = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True).stdout.split()
     tcmalloc = next((word for word in known if word.startswith("/") and "libtcmalloc_minimal.so" in word), None)
+    vllm_python()  # without which nothing else matters
     openmp = FOLDER / "vllm" / "lib" / "libiomp5.so"
     if tcmalloc is None or not openmp.exists():
         missing = "libtcmalloc_minimal.so (Debian: libtcmalloc-minimal4)" if tcmalloc is None else str(openmp)

@@ -242,10 +242,15 @@ def _update(
     check_can_replace("the baseline", path)
     before = read_baseline(path) if kind_of(path) is not None else None
     names = [name.strip() for name in codecs.split(",") if name.strip()]
-    held = [] if before is None else [one.spec for one in before.codecs]
-    same = {"codecs"} if names == [one.codec for one in held] else set[str]()
-    asked = any(_is_given(ctx, name) for name in ctx.params if name not in _NOT_MEASURED | same)
-    experiments = experiments_of(choices, names) if asked or not held else held
+    if before is None:
+        experiments = experiments_of(choices, names)
+    else:
+        experiments = [one.spec for one in before.codecs]
+        if differing := _asked_otherwise(ctx, codecs, choices, experiments):
+            raise click.UsageError(
+                f"the baseline {path} holds another experiment, which --update measures again: {'; '.join(differing)}; "
+                "give another name, or remove the file first"
+            )
     _refuse_imports(ctx, path, codecs, experiments)
     if times and len(experiments) < 2:
         raise click.UsageError(

@@ -82,7 +82,7 @@ def command(
     from serbench.cli.simulated import path_experiment, progress_shown
     from serbench.hostpath import HostpathSpec, encode_hostpath
     from serbench.hostpath_cells import measure_hostpath
-    from serbench.report.console import output_console
+    from serbench.report.console import error_console, output_console, tell
     from serbench.report.hostpath_tables import hostpath_report
 
     spec = HostpathSpec(codecs=codecs, shapes=shapes_of(batches, contexts), steps=steps, base=path_experiment(options))
@@ -93,8 +93,13 @@ def command(
         else:
             output_console().print(hostpath_report(hostpath))
 
+    def show_what_there_is(hostpath: "Hostpath") -> None:
+        show(hostpath)
+        done = min(len(cell.passes) for cell in hostpath.cells if not cell.skipped)
+        tell(error_console(), f"ended early: {done} of {spec.base.repeats} repeats are shown")
+
     with progress_shown(quiet) as progress:
-        hostpath = measure_hostpath(spec, progress, keep=show)
+        hostpath = measure_hostpath(spec, progress, keep=show_what_there_is)
     show(hostpath)
 
 

@@ -85,7 +85,7 @@ def command(
     to the scheduler's.
     """
     from serbench.replay import ReplaySpec, encode_replay, replay_plans
-    from serbench.report.console import output_console
+    from serbench.report.console import error_console, output_console, tell
     from serbench.report.replay_table import replay_report
 
     def show(replay: "Replay") -> None:
@@ -95,6 +95,12 @@ def command(
             output_console().print(replay_report(replay))
 
     spec = ReplaySpec(path=file, codecs=codecs, transports=transports, **how)
+
+    def show_what_there_is(replay: "Replay") -> None:
+        show(replay)
+        done = min(len(row.passes) for row in replay.rows)
+        tell(error_console(), f"ended early: {done} of {spec.repeats} repeats are shown")
+
     with progress_shown(quiet) as progress:
-        replay = replay_plans(spec, progress, keep=show)
+        replay = replay_plans(spec, progress, keep=show_what_there_is)
     show(replay)

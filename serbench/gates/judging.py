@@ -117,10 +117,11 @@ def check_comparable(
     if times and len(baseline.codecs) < 2:
         reasons.append("it has one codec, so there are no time ratios; --no-times leaves them out")
     elif times and baseline.machine(here) is None:
-        known = "; ".join(f"{one.cpu}, {counted(one.cores, 'core')}" for one in baseline.machines) or "none"
+        known = "; ".join(f"{one.cpu}, {counted(one.cores, 'core')}" for one in baseline.machines)
+        has = f"it has time ratios of other machines only ({known})" if known else "it has no time ratios"
         reasons.append(
-            f"it has time ratios of other machines only ({known}), this is {here.cpu}, {counted(here.cores, 'core')}; "
-            "--no-times leaves them out, --update on this machine adds them"
+            f"{has}, this is {here.cpu}, {counted(here.cores, 'core')}; --no-times leaves them out, --update on this "
+            "machine adds them"
         )
     if reasons:
         raise ResultsError(f"the baseline {baseline.name} can't be compared: {'; '.join(reasons)}")

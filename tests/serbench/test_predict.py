@@ -11,13 +11,13 @@ import pytest
 
 from benchmarks import predict_check
 from serbench.environment import Environment
-from serbench.errors import FaultError, OutputsDifferError, ResultsError
+from serbench.errors import ExperimentError, FaultError, OutputsDifferError, ResultsError
 from serbench.experiment import Experiment
 from serbench.harness import Harness, Watcher
 from serbench.hostpath import HostCell, HostPass, Hostpath, HostpathSpec, Shape, Times, summed
 from serbench.hostpath_cells import measure_hostpath
 from serbench.live import LiveEngine
-from serbench.predict import ModelTime, host_model, host_steps, predict_runs, predict_steady
+from serbench.predict import ModelTime, host_model, host_spec, host_steps, predict_runs, predict_steady
 from serbench.prepare import prepare
 from serbench.prepared import Prepared
 from serbench.results import Run
@@ -255,6 +255,15 @@ def test_rows_are_named_by_what_tells_the_runs_apart(runs: list[Run]) -> None:
     other = msgspec.structs.replace(runs[0], id="other", spec=by_pipe)
     rows = predict_runs([runs[0], other], [ModelTime(500.0)]).rows
     assert [row.label for row in rows] == ["pickle shm", "pickle pipe"]
+
+
+def test_workers_that_take_turns_in_one_process_are_refused(runs: list[Run]) -> None:
+    here = msgspec.structs.replace(runs[0].spec, workers=2, executor="inproc", transport="inproc")
+    with pytest.raises(ResultsError, match=r"executor inproc with several workers has them take turns"):
+        predict_runs([msgspec.structs.replace(runs[0], spec=here)], [ModelTime(500.0)])
+    base = Experiment(model="sim", executor="inproc", workers=2)
+    with pytest.raises(ExperimentError, match=r"--executor inproc with several workers"):
+        host_spec(ModelTime(500.0), ("none",), Shape(4, 20), base)
 
 
 def test_the_number_of_workers_is_told(runs: list[Run]) -> None:

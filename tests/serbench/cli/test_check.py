@@ -236,6 +236,26 @@ def test_an_update_measures_the_same_again(baseline: Path, tmp_path: Path) -> No
     assert after.tolerances == {**before.tolerances, "steps": 0.5}
 
 
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("--repeats", "1"), "--repeats asks for 1, it has 2"),
+        (("--codec", "pickle"), "--codec asks for pickle"),
+        (("--max-concurrency", "4"), "--max-concurrency asks for 4, it has None"),
+    ],
+)
+def test_an_update_replaces_no_other_experiment(
+    args: tuple[str, ...], told: str, baseline: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "it.json"
+    copy.write_bytes(baseline.read_bytes())
+    result = call("check", str(copy), "--update", "--codec", NAMED, *args, folder=tmp_path / "runs")
+    assert (result.exit_code, copy.read_bytes()) == (2, baseline.read_bytes())
+    line = one_line(result.stderr.splitlines()[-1])
+    assert "holds another experiment" in line
+    assert told in line
+
+
 @pytest.mark.parametrize("codec", ["pwn:X", "os:abort"])
 @pytest.mark.parametrize("args", [(), ("--update",), ("--codec", "pickle,delta")])
 def test_a_baseline_imports_no_module(
