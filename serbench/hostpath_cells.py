@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from serbench.environment import describe_environment
+from serbench.environment import Environment, describe_environment
 from serbench.errors import ExperimentError
 from serbench.experiment import settled
 from serbench.harness import Watcher
@@ -73,28 +73,30 @@ def measure_hostpath(
     things = [thing_of(spec, cell) for cell in cells if not cell.skipped]
     environment = describe_environment()
     passes: list[list[HostPass]] = [[] for _ in things]
-
-    def document() -> Hostpath:
-        own = iter(passes)
-        measured = [cell if cell.skipped else summed(cell, next(own)) for cell in cells]
-        return Hostpath(
-            spec=msgspec.structs.replace(spec, codecs=tuple(dict.fromkeys(cell.codec for cell in cells))),
-            environment=environment,
-            dropped_steps=DROPPED_STEPS,
-            cells=measured,
-            growth_per_request=growth_per_request(measured),
-            growth_with_context=growth_with_context(measured),
-        )
-
     try:
         _measure(things, watcher, passes)
     except BaseException:
         complete = min(map(len, passes))
-        passes = [one[:complete] for one in passes]
         if complete and keep is not None:
-            keep(document())
+            keep(_document(spec, environment, cells, [one[:complete] for one in passes]))
         raise
-    return document()
+    return _document(spec, environment, cells, passes)
+
+
+def _document(
+    spec: HostpathSpec, environment: Environment, cells: Sequence[HostCell], passes: Sequence[Sequence[HostPass]]
+) -> Hostpath:
+    """``passes`` are those of each cell that isn't skipped."""
+    own = iter(passes)
+    measured = [cell if cell.skipped else summed(cell, next(own)) for cell in cells]
+    return Hostpath(
+        spec=msgspec.structs.replace(spec, codecs=tuple(dict.fromkeys(cell.codec for cell in cells))),
+        environment=environment,
+        dropped_steps=DROPPED_STEPS,
+        cells=measured,
+        growth_per_request=growth_per_request(measured),
+        growth_with_context=growth_with_context(measured),
+    )
 
 
 def cells_of(spec: HostpathSpec) -> list[HostCell]:
