@@ -34,7 +34,7 @@ from serbench.harness import Harness
 from serbench.hostpath import Hostpath, HostpathSpec, Shape, summed
 from serbench.hostpath_cells import Thing, cells_of, measure_hostpath, thing_of
 from serbench.live import LiveEngine
-from serbench.predict import Allowed, ModelTime, host_spec, predict_runs, predict_steady
+from serbench.predict import Allowed, ModelTime, host_spec, predict_runs, predict_steady, tokens_a_step
 from serbench.prepare import prepare
 from serbench.report.progress import SilentProgress
 from serbench.results import MODEL_PHASES, Repeat, Run
@@ -163,10 +163,8 @@ def measured(experiments: Sequence[Experiment]) -> list[Run]:
 
 
 def _run(repeat: Repeat, model: ModelTime) -> Done:
-    requests = repeat.requests_per_s * repeat.wall_s
-    tokens = (repeat.input_tokens + repeat.output_tokens - requests) / repeat.steps  # the last of each is only sampled
     took_us = sum(repeat.phases_us[name].mean for name in MODEL_PHASES)
-    return Done(repeat.output_tokens_per_s, took_us - model.us(tokens))
+    return Done(repeat.output_tokens_per_s, took_us - model.us(tokens_a_step(repeat)))
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from serbench.hostpath import (
     growth_with_context,
     summed,
 )
-from serbench.interleave import turns_of
+from serbench.interleave import turns_of, whole_groups
 from serbench.live import LiveEngine
 from serbench.prepared import Prepared
 from serbench.stats import percentile
@@ -76,9 +76,9 @@ def measure_hostpath(
     try:
         _measure(things, watcher, passes)
     except BaseException:
-        complete = min(map(len, passes))
-        if complete and keep is not None:
-            keep(_document(spec, environment, cells, [one[:complete] for one in passes]))
+        whole = whole_groups(passes)
+        if whole[0] and keep is not None:
+            keep(_document(spec, environment, cells, whole))
         raise
     return _document(spec, environment, cells, passes)
 

@@ -4,9 +4,12 @@ Measured one after the other, the second thing's figures hold the machine's drif
 and the groups' directions cancel a drift: A B  B A  B A  A B.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, TypeVar
 
 import numpy as np
+
+Pass = TypeVar("Pass")
 
 _BACKWARDS: Final = (False, True, True, False)
 """Directions of four groups. On drifting noise (an AR(1) process) this keeps paired intervals closer to their stated
@@ -33,3 +36,9 @@ def turns_of(things: int, *, warmup: int, repeats: int, seed: int) -> list[tuple
     """Each group's number and turns: warm-ups, which are below 0, then ``repeats`` in balanced order."""
     warming = [(group, list(range(things))) for group in range(-warmup, 0)]
     return warming + list(enumerate(balanced_order(things, repeats, seed)))
+
+
+def whole_groups(passes: Sequence[Sequence[Pass]]) -> list[Sequence[Pass]]:
+    """Each thing's passes, in order of group, up to the last group that has one of all things."""
+    complete = min(map(len, passes))
+    return [own[:complete] for own in passes]

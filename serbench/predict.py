@@ -169,7 +169,7 @@ def predict_runs(runs: Sequence[Run], models: Sequence[ModelTime], step_time: St
 
     def of(run: Run, label: str, model: ModelTime) -> Allowed:
         repeats = [repeat for repeat in run.repeats if repeat.group in groups]
-        steps_us = [step_time(_host_us(one), model.us(_tokens(one))) for one in repeats]
+        steps_us = [step_time(_host_us(one), model.us(tokens_a_step(one))) for one in repeats]
         rates = [one.output_tokens / one.steps / us * 1e6 for one, us in zip(repeats, steps_us, strict=True)]
         return _allowed(label, model, median(map(_host_us, repeats)), median(steps_us), rates)
 
@@ -226,7 +226,7 @@ def _host_us(repeat: Repeat) -> float:
     return max(0.0, repeat.wall_s * 1e6 - model_us) / repeat.steps
 
 
-def _tokens(repeat: Repeat) -> float:
+def tokens_a_step(repeat: Repeat) -> float:
     """Tokens that went through the model in a step, where nobody was preempted: all but each request's last, which is
     only sampled, and those found in the prefix cache.
     """

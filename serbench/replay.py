@@ -14,7 +14,7 @@ from serbench.environment import Environment, describe_environment
 from serbench.errors import ExperimentError, FaultError
 from serbench.experiment import Experiment, settled
 from serbench.harness import Watcher
-from serbench.interleave import turns_of
+from serbench.interleave import turns_of, whole_groups
 from serbench.plans.checking import load_steps
 from serbench.plans.layout import About
 from serbench.plans.reading import Recording, Step
@@ -101,7 +101,7 @@ def replay_plans(spec: ReplaySpec, watcher: Watcher, keep: Callable[[Replay], ob
     environment = describe_environment()
     passes: list[list[ReplayPass]] = [[] for _ in things]
 
-    def document() -> Replay:
+    def document(passes: Sequence[Sequence[ReplayPass]]) -> Replay:
         return Replay(
             spec=spec,
             about=recording.about,
@@ -115,14 +115,13 @@ def replay_plans(spec: ReplaySpec, watcher: Watcher, keep: Callable[[Replay], ob
     try:
         _replay(things, workers, steps, recording, watcher, passes)
     except BaseException:
-        complete = min(map(len, passes))
-        passes = [one[:complete] for one in passes]
-        if complete and keep is not None:
-            keep(document())
+        whole = whole_groups(passes)
+        if whole[0] and keep is not None:
+            keep(document(whole))
         raise
     finally:
         workers.close()
-    return document()
+    return document(passes)
 
 
 def encode_replay(replay: Replay) -> bytes:

@@ -319,10 +319,13 @@ class BatchesDigest:
 
 def _is_writable(text: object) -> bool:
     """Whether it is text that a payload can carry: a lone surrogate can't be."""
+    if not isinstance(text, str):
+        return False
     try:
-        return isinstance(text, str) and text.encode() is not None
+        text.encode()
     except UnicodeEncodeError:
         return False
+    return True
 
 
 def _session_spec(options: EngineOptions, result_format: str, limits: TableLimits) -> SessionSpec:

@@ -241,9 +241,8 @@ def _update(
 
     check_can_replace("the baseline", path)
     before = read_baseline(path) if kind_of(path) is not None else None
-    names = [name.strip() for name in codecs.split(",") if name.strip()]
     if before is None:
-        experiments = experiments_of(choices, names)
+        experiments = experiments_of(choices, [name.strip() for name in codecs.split(",") if name.strip()])
     else:
         experiments = [one.spec for one in before.codecs]
         if differing := _asked_otherwise(ctx, codecs, choices, experiments):
